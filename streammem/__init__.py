@@ -1,0 +1,25 @@
+"""streammem: an organisation's group chat as a memory that agents can query, with verbatim evidence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streammem.memory import Memory, open_memory
+    from streammem.records import Answer, Evidence, MessageEvent
+
+__all__ = ["Answer", "Evidence", "Memory", "MessageEvent", "open_memory"]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names on first use, so that `import streammem` loads no client library."""
+    if name in ("Memory", "open_memory"):
+        from streammem import memory
+
+        return getattr(memory, name)
+    if name in __all__:
+        from streammem import records
+
+        return getattr(records, name)
+    raise AttributeError(f"module 'streammem' has no attribute {name!r}")

@@ -1,0 +1,216 @@
+"""Canonical events: their identity, their validation, and what they say about the directory.
+
+An event's key is uid/version/content hash (directory: entity/version/content hash), so the same fact always has the same key and
+two different facts never share one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from streammem.core import identifiers
+from streammem.core.registers import fact_key, number
+from streammem.errors import RejectedError
+from streammem.records import (
+    ChannelEvent,
+    DirectoryEvent,
+    Event,
+    MembershipEvent,
+    MessageEvent,
+    ReactionEvent,
+    UserEvent,
+    Version,
+)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO = timedelta(microseconds=1)
+_LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+_LONE = re.compile("[\ud800-\udfff]")
+_KINDS = {"message", "reaction", "user", "channel", "membership"}
+
+TEXT_LIMIT = 64 * 1024
+"""Longest text kept, in characters: longer ones are cut at a code point and say so (chat-formats/kafka.md)."""
+
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds UTC since 1970, exact."""
+    return (moment - _EPOCH) // _MICRO
+
+
+def moment(microseconds: int) -> datetime:
+    """The date-time of a count of microseconds UTC since 1970."""
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _quote(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F") if "/" in part or "%" in part else part
+
+
+def uid(workspace: str, channel: str, message: str) -> str:
+    """The identity of a message: products' ids are unique in their channel only (design §3)."""
+    return f"{_quote(workspace)}/{_quote(channel)}/{_quote(message)}"
+
+
+def encode(event: Event) -> bytes:
+    """The canonical JSON of an event."""
+    return _encoder.encode(event)
+
+
+def decode(raw: bytes | str) -> Event:
+    """Read one canonical event. Raises RejectedError with a reason that a person can act on."""
+    try:
+        return _decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        raise RejectedError("invalid-event", str(error)) from None
+    except msgspec.DecodeError as error:
+        raise RejectedError("not-json", str(error)) from None
+
+
+def content_hash(event: Event) -> str:
+    """128 bits over everything the source said: how the event came here (`ingest`) is left out."""
+    said = msgspec.structs.replace(event, ingest=None) if event.ingest is not None else event
+    return hashlib.blake2b(_encoder.encode(said), digest_size=16).hexdigest()
+
+
+def key(event: Event, digest: str) -> str:
+    """The event's key in the log: the same fact always has the same key (design §4)."""
+    if isinstance(event, MessageEvent):
+        name = uid(event.workspace, event.channel.id, event.id)
+        return f"{name}/{number(event.version)}/{'d' if event.op == 'delete' else 'u'}{digest}"
+    return "/".join(map(_quote, fact_key(event))) + f"/{number(event.version)}/{digest}"
+
+
+def _clean(text: str) -> str:
+    if "\x00" in text or "\r" in text:
+        text = text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n")
+    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def normalise(event: Event) -> Event:
+    """The event in the form that the log keeps. Raises RejectedError when it cannot be used.
+
+    Text loses NUL, lone surrogates and CRLF and is cut at TEXT_LIMIT with a mark; nothing else is touched.
+    """
+    if not isinstance(event, MessageEvent):
+        return event
+    if event.op == "delete":
+        return event
+    if event.ts is None:
+        raise RejectedError("no-timestamp", f"message {event.id!r} has no ts")
+    if not _EPOCH <= event.ts < _LATEST:
+        raise RejectedError("time-out-of-range", f"message {event.id!r} has ts {event.ts.isoformat()}")
+    text = _clean(event.text)
+    if len(text) > TEXT_LIMIT:
+        size = event.text_bytes or len(text.encode())
+        return msgspec.structs.replace(event, text=text[:TEXT_LIMIT], text_truncated=True, text_bytes=size)
+    if not (text.strip() or event.attachments or event.kind != "message"):
+        raise RejectedError("no-text", f"message {event.id!r} has neither text nor attachments")
+    return event if text is event.text else msgspec.structs.replace(event, text=text)
+
+
+def _since(event: MessageEvent) -> int:
+    """When this version was said. A delete without a time counts from its own version if that is a time."""
+    if event.op == "delete":
+        stated = event.deleted_at or event.ts
+        return micros(stated) if stated else 0
+    return micros(event.edited_at or event.ts or _EPOCH)
+
+
+def shown_text(event: MessageEvent) -> str:
+    """What a person read: the text, else what the attachments carry."""
+    if event.text.strip():
+        return event.text
+    return "\n".join(a.text or a.name or a.url or "" for a in event.attachments).strip()
+
+
+def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Version:
+    """The version record of a message event: everything the forests need, derived once."""
+    name = uid(event.workspace, event.channel.id, event.id)
+    if event.op == "delete":
+        return Version(
+            name, number(event.version), True, digest, event.workspace, event.channel.id, event.id, 0, _since(event), "", ""
+        )
+    text = shown_text(event)
+    here = (event.workspace, event.channel.id)
+    thread = event.thread_id if event.thread_id and event.thread_id != event.id else None
+    spoken = event.kind == "message"
+    return Version(
+        uid=name,
+        number=number(event.version),
+        deleted=False,
+        hash=digest,
+        workspace=event.workspace,
+        channel=event.channel.id,
+        id=event.id,
+        ts=micros(event.ts or _EPOCH),
+        since=_since(event),
+        user=event.sender.id or event.sender.name or "",
+        text=text,
+        reply_to=uid(*here, event.reply_to) if event.reply_to and event.reply_to != event.id else "",
+        thread=uid(*here, thread) if thread else "",
+        mentions=tuple(sorted({m.id for m in event.mentions if m.type == "user"})) if spoken else (),
+        identifiers=rules.identifiers(text) if spoken else (),
+        markers=rules.markers(text) if spoken else (),
+        kind=event.kind,
+        permalink=event.permalink or "",
+    )
+
+
+def hints(event: MessageEvent) -> list[DirectoryEvent]:
+    """What a message says in passing about its channel and sender, as facts that any directory event beats.
+
+    Their version is a fraction below one made of the message's time, so the newest hint wins among hints only.
+    """
+    if event.ts is None:
+        return []
+    version = f"0.{micros(event.ts):017d}"
+    facts: list[DirectoryEvent] = []
+    channel, sender = event.channel, event.sender
+    if channel.name or channel.type:
+        facts.append(
+            ChannelEvent(
+                workspace=event.workspace, id=channel.id, version=version, name=channel.name, type=channel.type or "unknown"
+            )
+        )
+    if sender.id and sender.name:
+        facts.append(
+            UserEvent(workspace=event.workspace, id=sender.id, version=version, name=sender.name, kind=sender.kind)
+        )
+    return facts
+
+
+def facts_of(events: Iterable[Event]) -> list[DirectoryEvent | ReactionEvent]:
+    """All directory facts and reactions that a batch of events states, in passing or outright."""
+    facts: list[DirectoryEvent | ReactionEvent] = []
+    for event in events:
+        if isinstance(event, MessageEvent):
+            facts.extend(hints(event))
+        else:
+            facts.append(event)
+    return facts
+
+
+__all__ = [
+    "TEXT_LIMIT",
+    "MembershipEvent",
+    "content_hash",
+    "decode",
+    "encode",
+    "facts_of",
+    "hints",
+    "key",
+    "micros",
+    "moment",
+    "normalise",
+    "shown_text",
+    "uid",
+    "version_of",
+]

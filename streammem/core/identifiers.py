@@ -1,0 +1,93 @@
+"""Text to structured identifiers and lifecycle markers, by a rule table (EGCForest §3.1.1, design §5).
+
+The table is configuration: its digest stands in the store, and another digest means rebuild.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+
+IDENTIFIER_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        # Most specific first: a later rule never re-reads what an earlier one has taken.
+        "url": r"https?://[^\s<>|)\]]+/(?:pull|issues|merge_requests|d|document|pages|wiki)/[^\s<>|)\]?#,;]*[^\s<>|)\]?#,;.:]",
+        "file": r"(?<![\w/.-])[\w][\w-]{2,}(?:\.[\w-]+)*\.(?:pdf|docx?|xlsx?|pptx?|md|csv|ya?ml|json|sql|ipynb|fig|py|go|rs|ts|java|lean)(?!\w)",
+        "pull": r"(?<!\w)(?:PR|MR|pull request)[ -]?#?(\d{1,6})(?!\w)",
+        "issue": r"(?<!\w)(?:issue|ticket|bug)[ -]#?(\d{1,6})(?!\w)",
+        "code": r"(?<![\w-])([A-Z][A-Z0-9]{1,9}-\d{1,6})(?![\w-])",
+        "version": r"(?<![\w.])v(\d+\.\d+(?:\.\d+)?(?:-?(?:rc|beta|alpha)\.?\d*)?)(?![\w.]*\w)",
+        "number": r"(?<![\w#&/])#(\d{1,6})(?!\w)",
+    }
+)
+"""Kind to pattern. Group 1, where there is one, is the identifier's own part."""
+
+MARKER_RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "drafted": r"draft(?:ed|ing)?|first version|wrote up|written up|proposal|proposed",
+        "opened": r"opened|raised|filed|created|kicked off|started",
+        "assigned": r"assigned|owner is|taking over|takes over|picked up|handed over",
+        "in review": r"(?:in|under|for|up for|needs?) (?:a )?review|please review|reviewing|reviewed|ptal|take a look|comments on",
+        "changes requested": r"changes requested|needs? (?:changes|rework|work)|rework|sent back|rejected|declined|nack",
+        "approved": r"approved?|approval|signed? off|sign-off|lgtm|green ?light(?:ed)?|ship it",
+        "merged": r"merged?|landed",
+        "tested": r"tested|qa (?:passed|ok|done)|passed qa|verified|validated",
+        "blocked": r"blocked|blocker|on hold|stuck|waiting (?:for|on)|paused",
+        "delayed": r"delay(?:ed)?|postponed?|slipp?(?:ed|ing)|pushed back|moved to|rescheduled",
+        "released": r"releas(?:ed|ing)|shipped|deployed|rolled out|went live|is live|published|launched",
+        "reverted": r"revert(?:ed|ing)?|rolled back|roll(?:ing)? back|backed out|withdrawn",
+        "cancelled": r"cancel(?:l?ed)|dropped|scrapped|abandoned|killed off",
+        "resolved": r"resolved|fixed|closed|mitigated|done and dusted|completed?|finished",
+    }
+)
+"""Lifecycle marker to the words that show it. Matched as whole words, without regard to case."""
+
+_SPELLED_BY_KIND = {"pull": "PR-{}", "issue": "ISSUE-{}", "number": "#{}", "version": "v{}"}
+
+
+class Rules:
+    """A compiled rule table. Pure and immutable; equal tables have equal digests."""
+
+    def __init__(self, identifiers: Mapping[str, str] = IDENTIFIER_RULES, markers: Mapping[str, str] = MARKER_RULES) -> None:
+        self._identifiers = [(kind, re.compile(pattern, re.IGNORECASE if kind != "code" else 0)) for kind, pattern in identifiers.items()]
+        self._markers = [(name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE)) for name, pattern in markers.items()]
+        self._any_marker = re.compile(rf"(?<!\w)(?:{'|'.join(markers.values())})(?!\w)", re.IGNORECASE)
+        self._source = repr((tuple(identifiers.items()), tuple(markers.items())))
+
+    @cached_property
+    def digest(self) -> str:
+        """Names this table: sequences made under another digest must be rebuilt."""
+        return hashlib.blake2b(self._source.encode(), digest_size=8).hexdigest()
+
+    def identifiers(self, text: str) -> tuple[str, ...]:
+        """The structured identifiers in `text`, each in one spelling, sorted, without repeats."""
+        if not any(ch.isdigit() or ch in "./" for ch in text):
+            return ()
+        found: set[str] = set()
+        taken: list[tuple[int, int]] = []
+        for kind, pattern in self._identifiers:
+            for match in pattern.finditer(text):
+                start, end = match.span()
+                if all(end <= a or start >= b for a, b in taken):
+                    taken.append((start, end))
+                    found.add(_spelled(kind, match))
+        return tuple(sorted(found))
+
+    def markers(self, text: str) -> tuple[str, ...]:
+        """The lifecycle markers that `text` shows, in the table's order."""
+        if self._any_marker.search(text) is None:
+            return ()
+        return tuple(name for name, pattern in self._markers if pattern.search(text))
+
+
+def _spelled(kind: str, match: re.Match[str]) -> str:
+    whole = match.group(1) if match.re.groups else match.group(0)
+    if kind in ("file", "version", "url"):
+        whole = whole.lower() if kind != "url" else whole.rstrip("/")
+    return _SPELLED_BY_KIND.get(kind, "{}").format(whole)
+
+
+DEFAULT_RULES = Rules()

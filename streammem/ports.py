@@ -1,0 +1,293 @@
+"""NEEDS. What the flows ask of the world, in the words of the core. A backend is one file that keeps one of these.
+
+All methods may raise TransientError; everything else they raise is a fault of the caller or of the set-up.
+Batch in, batch out: results stand in the order of what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence as Many
+from typing import Protocol
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from streammem.records import (
+    Answering,
+    DirectoryEvent,
+    Due,
+    Entry,
+    Event,
+    Leaf,
+    LogEntry,
+    NodeId,
+    ReactionEvent,
+    Redaction,
+    Sequence,
+    Summary,
+    Version,
+)
+
+Vectors = npt.NDArray[np.float32]
+Fact = DirectoryEvent | ReactionEvent
+
+
+class Appended(msgspec.Struct, frozen=True):
+    """What an append did. `position` is the log's end; everything up to it is durable."""
+
+    accepted: int
+    duplicates: int
+    position: int
+
+
+class LogWriter(Protocol):
+    """Appends validated events."""
+
+    async def append(self, events: Many[tuple[str, Event]]) -> Appended:
+        """Append (key, event) pairs whose key is new, in order; return only when they are durable."""
+
+
+class LogReader(Protocol):
+    """Reads the log in order of position."""
+
+    async def read(self, after: int, limit: int) -> list[LogEntry]:
+        """Up to `limit` entries with a position greater than `after`."""
+
+    async def end(self) -> int:
+        """The position of the last entry; 0 for an empty log."""
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A run of ranks [start, stop) of a sequence; out of range is cut, never an error."""
+
+    sequence: Sequence
+    start: int
+    stop: int
+
+
+class Stand(msgspec.Struct, frozen=True, array_like=True):
+    """Where a message stands in one sequence: `rank` of `size`."""
+
+    sequence: Sequence
+    rank: int
+    size: int
+
+
+class StructureStore(Protocol):
+    """Registers, sequences, placements, answers, directory, due marks, redactions and summaries.
+
+    Every write is idempotent and commutes with every other write: entering never leaves (design §3).
+    """
+
+    # ---- growing
+    async def register(self, versions: Many[Version]) -> None:
+        """Add versions to their messages. The register is the greatest (core.registers.winner)."""
+
+    async def enter(self, entries: Many[Entry]) -> None:
+        """Add leaves to sequences; for a message already there the smaller ts stays."""
+
+    async def link(self, answerings: Many[Answering]) -> None:
+        """Add to what answers a message; for a message already there the smaller ts stays."""
+
+    async def learn(self, facts: Many[Fact]) -> list[Fact]:
+        """Keep the greatest fact of each register (core.registers.fact_order). Return those that now stand anew."""
+
+    async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+        """Mark sequences due from the given leaf on: generation + 1, earliest = the least leaf of all open marks."""
+
+    async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+        """Hide summaries over these leaves until they are renewed: the sequence's serial + 1 for each."""
+
+    # ---- reading the forests
+    async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:
+        """All versions of each message, in no particular order; empty for an unknown one."""
+
+    async def placements(self, uids: Many[str]) -> list[tuple[Stand, ...]]:
+        """Every sequence that each message has a leaf in, sorted by sequence, with rank and size."""
+
+    async def leaves(self, spans: Many[Span]) -> list[tuple[Leaf, ...]]:
+        """The leaves of each span, in order."""
+
+    async def ranks(self, leaves: Many[tuple[Sequence, Leaf]]) -> list[int]:
+        """For each, how many leaves of the sequence are smaller: its rank, or where it would stand."""
+
+    async def sizes(self, sequences: Many[Sequence]) -> list[int]:
+        """How many leaves each sequence has; 0 for an unknown one."""
+
+    async def answers(self, uids: Many[str]) -> list[tuple[Leaf, ...]]:
+        """The leaves that answer each message, in order."""
+
+    async def sequences(self, workspace: str, view: str | None = None, tree: str | None = None) -> list[Sequence]:
+        """The sequences of a workspace, of one of its views or of one tree, sorted."""
+
+    async def workspaces(self) -> list[str]:
+        """Every workspace that has a leaf or a fact, sorted."""
+
+    async def facts(self, workspace: str) -> list[DirectoryEvent]:
+        """The directory facts that stand in a workspace."""
+
+    async def facts_generation(self, workspace: str) -> int:
+        """A number that grows with every change of the workspace's facts, so that readings of them can be kept."""
+
+    async def reactions(self, workspace: str, channel: str, message: str) -> list[ReactionEvent]:
+        """The reactions that stand (present or not) on a message, sorted."""
+
+    # ---- summarising
+    async def due(self, limit: int) -> list[Due]:
+        """Up to `limit` due sequences, oldest mark first."""
+
+    async def settle(self, due: Many[Due]) -> None:
+        """Clear marks whose generation is still the one given."""
+
+    async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
+        """The redactions of each sequence, one for each leaf (its newest serial), by leaf."""
+
+    async def summaries(self, nodes: Many[NodeId]) -> list[Summary | None]:
+        """The stored summary of each node."""
+
+    async def keep(self, summaries: Many[Summary]) -> None:
+        """Store summaries, replacing those of the same nodes."""
+
+    async def drop(self, nodes: Many[NodeId]) -> None:
+        """Forget the summaries of these nodes."""
+
+    async def cached(self, keys: Many[str]) -> list[str | None]:
+        """Texts paid for before, by cache key (made_from, prompt, model)."""
+
+    async def cache(self, texts: Mapping[str, str]) -> None:
+        """Keep texts by cache key for ever, across rebuilds."""
+
+    # ---- offsets and the whole
+    async def applied(self, name: str) -> int:
+        """The log position up to which the effects named `name` are in the store."""
+
+    async def advance(self, name: str, position: int) -> None:
+        """Record progress. Call it last, after the effects."""
+
+    async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Canonical (name, content) rows of registers, sequences, answers and facts, in any order: for checksums."""
+
+    async def counts(self) -> dict[str, int]:
+        """Numbers for `stats`: messages, versions, leaves, sequences by view, answers, facts, due, summaries…"""
+
+    async def clear(self) -> None:
+        """Forget everything except the cache: before a rebuild."""
+
+
+class MessagePoint(msgspec.Struct, frozen=True):
+    """A message version to be found: its payload, dense vector and the text for lexical search."""
+
+    version: Version
+    until: int
+    vector: Vectors
+    lexical: str
+
+
+class NodePoint(msgspec.Struct, frozen=True):
+    """A summary to be found. `audience` is "public" or the id of the one private channel it was made from."""
+
+    summary: Summary
+    audience: str
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """What a search may touch. Decided by the store, never after it (design §5).
+
+    `channels` are the channels the asker may read (None: all, only for an explicit `everything`); `audiences` the
+    same for summaries. `moment` is the as-of time in µs, None for now.
+    """
+
+    workspace: str
+    channels: frozenset[str] | None
+    audiences: frozenset[str] | None
+    moment: int | None = None
+    since: int | None = None
+    until: int | None = None
+    exclude: frozenset[str] = frozenset()
+
+
+class MessageHit(msgspec.Struct, frozen=True):
+    """A found message version: `key` is Version.key."""
+
+    uid: str
+    key: str
+    score: float
+
+
+class NodeHit(msgspec.Struct, frozen=True):
+    """A found summary node."""
+
+    node: NodeId
+    is_root: bool
+    score: float
+
+
+class NodeSearch(msgspec.Struct, frozen=True):
+    """One search for nodes: of one view, roots only or inner nodes too, of some trees only if any are named."""
+
+    view: str
+    roots_only: bool
+    limit: int
+    trees: tuple[str, ...] = ()
+
+
+class VectorIndex(Protocol):
+    """Dense and lexical search over message versions and summary nodes."""
+
+    async def upsert(self, points: Many[MessagePoint]) -> None:
+        """Insert points that are not there yet (one for each Version.key); existing ones are left alone."""
+
+    async def lower(self, untils: Mapping[str, int]) -> None:
+        """Lower the `until` of versions, by Version.key; never raises one; unknown keys are ignored."""
+
+    async def known(self, keys: Many[str]) -> set[str]:
+        """Which of these Version.keys have a point."""
+
+    async def vectors(self, keys: Many[str]) -> list[Vectors | None]:
+        """The dense vectors of these Version.keys."""
+
+    async def find_messages(
+        self, vector: Vectors, lexical: str, limit: int, visible: Visible
+    ) -> tuple[list[MessageHit], list[MessageHit]]:
+        """(dense hits, lexical hits), each best first. IDF counts only what is visible."""
+
+    async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
+        """The hits of each node search, best first."""
+
+    async def keep_nodes(self, points: Many[NodePoint]) -> None:
+        """Store node points, replacing those of the same nodes."""
+
+    async def drop_nodes(self, nodes: Many[NodeId]) -> None:
+        """Remove node points."""
+
+    async def flush(self) -> None:
+        """Return when everything written so far survives a kill."""
+
+    async def counts(self) -> dict[str, int]:
+        """Numbers for `stats`: message points, node points."""
+
+    async def clear(self) -> None:
+        """Forget everything: before a rebuild."""
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors. Synchronous and CPU-bound: flows call it in a thread when something waits."""
+
+    @property
+    def name(self) -> str:
+        """The model's name, recorded with the vectors."""
+
+    @property
+    def dimensions(self) -> int:
+        """Length of a vector."""
+
+    def encode(self, texts: Many[str]) -> Vectors:
+        """(len(texts), dimensions) unit vectors, in order; batched by length under a token budget (design §8)."""
+
+    def count_tokens(self, texts: Many[str]) -> list[int]:
+        """How many tokens each text has, uncut."""
+
+
+Connector = Iterable[Event]
+"""What a connector gives: canonical events in any order."""

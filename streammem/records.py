@@ -1,0 +1,421 @@
+"""The nouns of streammem: frozen records, free of behaviour beyond their own identity.
+
+Two families. *Events* cross processes (Kafka, JSONL, the log): their JSON Schema is written to `schemas/` by
+`python -m streammem.schemas` and a test fails when the two differ. New fields have defaults; types and meaning
+never change. *Memory records* are what the stores hold and what a query returns.
+
+Times are integer microseconds UTC everywhere except in events, which carry RFC 3339 date-times.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+
+FOREVER = 2**53 - 1
+"""The `until` of a version that nothing has superseded: the largest integer that is exact as a double."""
+
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+Token = Annotated[str, msgspec.Meta(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+"""A version: an unsigned decimal number of any length, compared as a number, never through a double."""
+
+ChannelType = Literal["public", "private", "dm", "group_dm", "thread", "unknown"]
+SenderKind = Literal["user", "bot", "external", "system", "unknown"]
+View = Literal["channel", "actor", "artifact"]
+
+# --------------------------------------------------------------------------------------------------- events
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all records: immutable, compared by value, unknown fields ignored on read."""
+
+
+class ChannelRef(Record):
+    """The channel of a message. `name` and `type` are hints that any directory event overrides."""
+
+    id: Text
+    name: str | None = None
+    type: ChannelType | None = None
+
+
+class Sender(Record):
+    """Who said it. `name` is a hint that any directory event overrides."""
+
+    id: str | None = None
+    name: str | None = None
+    kind: SenderKind = "user"
+
+
+class Mention(Record):
+    """Something a message names by id: a person, a user group, a channel or everybody."""
+
+    type: Literal["user", "group", "channel", "special"] = "user"
+    id: Text
+    label: str | None = None
+
+
+class Link(Record):
+    """A URL in a message with the label it was written under."""
+
+    url: str
+    label: str | None = None
+
+
+class Attachment(Record):
+    """Something attached; `text` is what could be read from it."""
+
+    id: str | None = None
+    name: str | None = None
+    kind: Literal["file", "image", "canvas", "card", "unfurl", "sticker", "other"] = "file"
+    url: str | None = None
+    mime: str | None = None
+    size: int | None = None
+    state: Literal["available", "deleted", "unavailable"] = "available"
+    text: str | None = None
+
+
+class Ingest(Record):
+    """How an event came here. Never part of its identity."""
+
+    origin: str | None = None
+    event_id: str | None = None
+    received_at: Moment | None = None
+    retry: int | None = None
+
+
+class MessageEvent(Record, tag_field="event", tag="message"):
+    """One version of a message (`upsert`, always the whole state) or its deletion (`delete`)."""
+
+    schema_version: str = "1.0"
+    op: Literal["upsert", "delete"] = "upsert"
+    source: str = "generic"
+    source_format: str | None = None
+    workspace: Text
+    channel: ChannelRef
+    id: Text
+    version: Token = "0"
+    ts: Moment | None = None
+    edited_at: Moment | None = None
+    deleted_at: Moment | None = None
+    kind: Literal["message", "system", "call", "encrypted"] = "message"
+    subtype: str | None = None
+    sender: Sender = Sender()
+    reply_to: str | None = None
+    thread_id: str | None = None
+    broadcast: bool = False
+    text: str = ""
+    text_source: Literal["text", "blocks", "attachments", "html", "none"] = "text"
+    text_truncated: bool = False
+    text_bytes: int | None = None
+    mentions: tuple[Mention, ...] = ()
+    links: tuple[Link, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    permalink: str | None = None
+    ingest: Ingest | None = None
+
+
+class ReactionEvent(Record, tag_field="event", tag="reaction"):
+    """A reaction given or taken back. It does not move the version of its message.
+
+    `user` is empty for reactions whose givers the source does not list; `count` then says how many.
+    """
+
+    schema_version: str = "1.0"
+    workspace: Text
+    channel: Text
+    message: Text
+    name: Text
+    user: str = ""
+    count: int = 1
+    version: Token = "0"
+    present: bool = True
+    ingest: Ingest | None = None
+
+
+class UserEvent(Record, tag_field="event", tag="user"):
+    """The full state of a user as the source knew it at `version` (the source's time)."""
+
+    schema_version: str = "1.0"
+    workspace: Text
+    id: Text
+    version: Token = "0"
+    present: bool = True
+    name: str | None = None
+    aliases: tuple[str, ...] = ()
+    kind: SenderKind = "user"
+    title: str | None = None
+    role: str | None = None
+    manager: str | None = None
+    timezone: str | None = None
+    same_as: tuple[str, ...] = ()
+    ingest: Ingest | None = None
+
+
+class ChannelEvent(Record, tag_field="event", tag="channel"):
+    """The full state of a channel as the source knew it at `version`. An unknown type counts as private."""
+
+    schema_version: str = "1.0"
+    workspace: Text
+    id: Text
+    version: Token = "0"
+    present: bool = True
+    name: str | None = None
+    type: ChannelType = "unknown"
+    aliases: tuple[str, ...] = ()
+    parent_id: str | None = None
+    topic: str | None = None
+    ingest: Ingest | None = None
+
+
+class MembershipEvent(Record, tag_field="event", tag="membership"):
+    """Whether `user` belongs to `channel`: one fact for each pair; absence wins a tie."""
+
+    schema_version: str = "1.0"
+    workspace: Text
+    channel: Text
+    user: Text
+    version: Token = "0"
+    present: bool = True
+    ingest: Ingest | None = None
+
+
+DirectoryEvent = UserEvent | ChannelEvent | MembershipEvent
+Event = MessageEvent | ReactionEvent | UserEvent | ChannelEvent | MembershipEvent
+
+
+class LogEntry(Record):
+    """A validated event in the log. `key` names the fact (uid/version/content hash), `position` its place."""
+
+    position: int
+    key: str
+    event: Event
+
+
+class Refusal(Record):
+    """An input record that could not be used, and where it stood."""
+
+    reason: str
+    detail: str = ""
+    origin: str = ""
+
+
+# ---------------------------------------------------------------------------------------------- the forests
+
+
+class Version(msgspec.Struct, frozen=True, array_like=True):
+    """One version of a message as the memory keeps it. Everything routing needs is here.
+
+    Registers order versions by (`number`, deletes first, `hash`): `number` is the version token in a form
+    whose string order is its numeric order. `since` is when this version was said (µs).
+    """
+
+    uid: str
+    number: str
+    deleted: bool
+    hash: str
+    workspace: str
+    channel: str
+    id: str
+    ts: int
+    since: int
+    user: str
+    text: str
+    reply_to: str = ""
+    thread: str = ""
+    mentions: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
+    kind: str = "message"
+    permalink: str = ""
+
+    @property
+    def key(self) -> str:
+        """Names this version for ever: the identity of its log entry and of its vector point."""
+        return f"{self.uid}/{self.number}/{'d' if self.deleted else 'u'}{self.hash}"
+
+
+class Sequence(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """An ordered run of leaves inside a tree.
+
+    channel view: one for each channel (`branch` and `channel` empty); actor view: one for each
+    (`branch` authored or mentioned, `channel`); artifact view: one for each identifier (`tree`).
+    """
+
+    workspace: str
+    view: str
+    tree: str
+    branch: str = ""
+    channel: str = ""
+
+
+class Leaf(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """A reference to a message at its place in time. Leaves order by (ts, uid)."""
+
+    ts: int
+    uid: str
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """A leaf that belongs in a sequence: the unit by which forests grow."""
+
+    sequence: Sequence
+    leaf: Leaf
+
+
+class Answering(msgspec.Struct, frozen=True, array_like=True):
+    """`leaf` answers `target`: it replies to it or stands in the thread that `target` opened."""
+
+    target: str
+    leaf: Leaf
+
+
+class NodeId(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """An inner node: computed, never allocated. Level 1 stands above the leaves.
+
+    The fixed skeleton above an actor's sequences has level 0 and names its height in `index`:
+    (actor tree, branch) is the branch node, (actor tree, no branch) the root.
+    """
+
+    sequence: Sequence
+    level: int
+    index: int
+
+
+class Placement(Record):
+    """Where a message stands: rank `position` of `size` leaves in `sequence`, under `parent`."""
+
+    sequence: Sequence
+    position: int
+    size: int
+    parent: NodeId
+
+
+class Bridge(Record):
+    """A link between two different messages, `source` and `target` being uids."""
+
+    kind: Literal["reply", "identifier"]
+    source: str
+    target: str
+    label: str = ""
+
+
+class Due(msgspec.Struct, frozen=True, array_like=True):
+    """A sequence whose summaries need a look from `earliest` on. Cleared only at the same `generation`."""
+
+    sequence: Sequence
+    generation: int
+    earliest: Leaf
+
+
+class Redaction(msgspec.Struct, frozen=True, array_like=True):
+    """A leaf whose content changed: summaries over it with a lower `serial` are hidden at once."""
+
+    leaf: Leaf
+    serial: int
+
+
+class Summary(msgspec.Struct, frozen=True, array_like=True):
+    """What is stored for a node. Generated text: navigation, never evidence.
+
+    `vector` is float32 little-endian, the mean of `count` live leaves' vectors. `made_from` is the digest of what
+    was read. `channels` are the channels it was made from, `latest` the newest `since` among its leaves (µs),
+    `serial` the sequence's newest redaction when it was read, `picks` the uids of the messages it quotes.
+    """
+
+    node: NodeId
+    text: str
+    first: Leaf
+    last: Leaf
+    count: int
+    made_from: str
+    channels: tuple[str, ...]
+    markers: tuple[str, ...]
+    latest: int
+    serial: int
+    is_root: bool
+    vector: bytes
+    picks: tuple[str, ...] = ()
+    summarizer: str = "extractive"
+
+
+# ----------------------------------------------------------------------------------------------- the query
+
+
+class Query(Record):
+    """A question to the memory. `asker` is a claim that only trusted callers may make.
+
+    No asker sees public channels only; `everything` (explicit) lifts the filter. `as_of`, `since`, `until` in µs.
+    """
+
+    text: str
+    workspace: str = ""
+    asker: str | None = None
+    everything: bool = False
+    as_of: int | None = None
+    channels: tuple[str, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    exclude: tuple[str, ...] = ()
+    limit: int | None = None
+    budget: int | None = None
+
+
+class Found(Record):
+    """How an evidence item was found: which stage, by which signal, along which path."""
+
+    stage: str
+    signal: str
+    path: str = ""
+    rank: int | None = None
+    score: float | None = None
+
+
+class Evidence(Record):
+    """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read."""
+
+    uid: str
+    id: str
+    workspace: str
+    channel: str
+    channel_name: str
+    user: str
+    user_name: str
+    ts: int
+    text: str
+    reply_to: str | None = None
+    permalink: str | None = None
+    edited: bool = False
+    markers: tuple[str, ...] = ()
+    stage: str = "S1"
+    found_by: tuple[Found, ...] = ()
+
+
+class Header(Record):
+    """A summary shown as navigation."""
+
+    view: str
+    tree: str
+    label: str
+    level: int
+    text: str
+    first: int
+    last: int
+
+
+class Answer(Record):
+    """What a query returns: verbatim evidence in order of time, headers, and an honest account."""
+
+    question: str
+    asker: str | None
+    as_of: int | None
+    evidence: tuple[Evidence, ...]
+    headers: tuple[Header, ...]
+    tokens: int
+    abstained: bool
+    timings_ms: dict[str, float]
+    hidden_channels: int = 0
+    notes: tuple[str, ...] = ()
+    position: dict[str, int] = {}
