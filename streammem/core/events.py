@@ -136,7 +136,17 @@ def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Ve
     name = uid(event.workspace, event.channel.id, event.id)
     if event.op == "delete":
         return Version(
-            name, number(event.version), True, digest, event.workspace, event.channel.id, event.id, 0, _since(event), "", ""
+            name,
+            number(event.version),
+            True,
+            digest,
+            event.workspace,
+            event.channel.id,
+            event.id,
+            0,
+            _since(event),
+            "",
+            "",
         )
     text = shown_text(event)
     here = (event.workspace, event.channel.id)
@@ -177,7 +187,11 @@ def hints(event: MessageEvent) -> list[DirectoryEvent]:
     if channel.name or channel.type:
         facts.append(
             ChannelEvent(
-                workspace=event.workspace, id=channel.id, version=version, name=channel.name, type=channel.type or "unknown"
+                workspace=event.workspace,
+                id=channel.id,
+                version=version,
+                name=channel.name,
+                type=channel.type or "unknown",
             )
         )
     if sender.id and sender.name:

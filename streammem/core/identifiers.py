@@ -51,9 +51,15 @@ _SPELLED_BY_KIND = {"pull": "PR-{}", "issue": "ISSUE-{}", "number": "#{}", "vers
 class Rules:
     """A compiled rule table. Pure and immutable; equal tables have equal digests."""
 
-    def __init__(self, identifiers: Mapping[str, str] = IDENTIFIER_RULES, markers: Mapping[str, str] = MARKER_RULES) -> None:
-        self._identifiers = [(kind, re.compile(pattern, re.IGNORECASE if kind != "code" else 0)) for kind, pattern in identifiers.items()]
-        self._markers = [(name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE)) for name, pattern in markers.items()]
+    def __init__(
+        self, identifiers: Mapping[str, str] = IDENTIFIER_RULES, markers: Mapping[str, str] = MARKER_RULES
+    ) -> None:
+        self._identifiers = [
+            (kind, re.compile(pattern, re.IGNORECASE if kind != "code" else 0)) for kind, pattern in identifiers.items()
+        ]
+        self._markers = [
+            (name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE)) for name, pattern in markers.items()
+        ]
         self._any_marker = re.compile(rf"(?<!\w)(?:{'|'.join(markers.values())})(?!\w)", re.IGNORECASE)
         self._source = repr((tuple(identifiers.items()), tuple(markers.items())))
 
