@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 def __getattr__(name: str) -> Any:
     """Load the public names on first use, so that `import streammem` loads no client library."""
     if name in ("Memory", "open_memory"):
-        from streammem import memory
+        from streammem import memory  # noqa: PLC0415
 
         return getattr(memory, name)
     if name in __all__:
-        from streammem import records
+        from streammem import records  # noqa: PLC0415
 
         return getattr(records, name)
     raise AttributeError(f"module 'streammem' has no attribute {name!r}")

@@ -6,7 +6,8 @@ Batch in, batch out: results stand in the order of what was asked.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence as Many
+from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Sequence as Many
 from typing import Protocol
 
 import msgspec

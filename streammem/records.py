@@ -29,11 +29,7 @@ View = Literal["channel", "actor", "artifact"]
 # --------------------------------------------------------------------------------------------------- events
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all records: immutable, compared by value, unknown fields ignored on read."""
-
-
-class ChannelRef(Record):
+class ChannelRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The channel of a message. `name` and `type` are hints that any directory event overrides."""
 
     id: Text
@@ -41,7 +37,7 @@ class ChannelRef(Record):
     type: ChannelType | None = None
 
 
-class Sender(Record):
+class Sender(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Who said it. `name` is a hint that any directory event overrides."""
 
     id: str | None = None
@@ -49,7 +45,7 @@ class Sender(Record):
     kind: SenderKind = "user"
 
 
-class Mention(Record):
+class Mention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something a message names by id: a person, a user group, a channel or everybody."""
 
     type: Literal["user", "group", "channel", "special"] = "user"
@@ -57,14 +53,14 @@ class Mention(Record):
     label: str | None = None
 
 
-class Link(Record):
+class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A URL in a message with the label it was written under."""
 
     url: str
     label: str | None = None
 
 
-class Attachment(Record):
+class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something attached; `text` is what could be read from it."""
 
     id: str | None = None
@@ -77,7 +73,7 @@ class Attachment(Record):
     text: str | None = None
 
 
-class Ingest(Record):
+class Ingest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an event came here. Never part of its identity."""
 
     origin: str | None = None
@@ -86,7 +82,7 @@ class Ingest(Record):
     retry: int | None = None
 
 
-class MessageEvent(Record, tag_field="event", tag="message"):
+class MessageEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="message"):
     """One version of a message (`upsert`, always the whole state) or its deletion (`delete`)."""
 
     schema_version: str = "1.0"
@@ -117,7 +113,7 @@ class MessageEvent(Record, tag_field="event", tag="message"):
     ingest: Ingest | None = None
 
 
-class ReactionEvent(Record, tag_field="event", tag="reaction"):
+class ReactionEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="reaction"):
     """A reaction given or taken back. It does not move the version of its message.
 
     `user` is empty for reactions whose givers the source does not list; `count` then says how many.
@@ -135,7 +131,7 @@ class ReactionEvent(Record, tag_field="event", tag="reaction"):
     ingest: Ingest | None = None
 
 
-class UserEvent(Record, tag_field="event", tag="user"):
+class UserEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="user"):
     """The full state of a user as the source knew it at `version` (the source's time)."""
 
     schema_version: str = "1.0"
@@ -154,7 +150,7 @@ class UserEvent(Record, tag_field="event", tag="user"):
     ingest: Ingest | None = None
 
 
-class ChannelEvent(Record, tag_field="event", tag="channel"):
+class ChannelEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="channel"):
     """The full state of a channel as the source knew it at `version`. An unknown type counts as private."""
 
     schema_version: str = "1.0"
@@ -170,7 +166,9 @@ class ChannelEvent(Record, tag_field="event", tag="channel"):
     ingest: Ingest | None = None
 
 
-class MembershipEvent(Record, tag_field="event", tag="membership"):
+class MembershipEvent(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="membership"
+):
     """Whether `user` belongs to `channel`: one fact for each pair; absence wins a tie."""
 
     schema_version: str = "1.0"
@@ -186,7 +184,7 @@ DirectoryEvent = UserEvent | ChannelEvent | MembershipEvent
 Event = MessageEvent | ReactionEvent | UserEvent | ChannelEvent | MembershipEvent
 
 
-class LogEntry(Record):
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A validated event in the log. `key` names the fact (uid/version/content hash), `position` its place."""
 
     position: int
@@ -194,7 +192,7 @@ class LogEntry(Record):
     event: Event
 
 
-class Refusal(Record):
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An input record that could not be used, and where it stood."""
 
     reason: str
@@ -284,7 +282,7 @@ class NodeId(msgspec.Struct, frozen=True, order=True, array_like=True):
     index: int
 
 
-class Placement(Record):
+class Placement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a message stands: rank `position` of `size` leaves in `sequence`, under `parent`."""
 
     sequence: Sequence
@@ -293,7 +291,7 @@ class Placement(Record):
     parent: NodeId
 
 
-class Bridge(Record):
+class Bridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A link between two different messages, `source` and `target` being uids."""
 
     kind: Literal["reply", "identifier"]
@@ -344,7 +342,7 @@ class Summary(msgspec.Struct, frozen=True, array_like=True):
 # ----------------------------------------------------------------------------------------------- the query
 
 
-class Query(Record):
+class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to the memory. `asker` is a claim that only trusted callers may make.
 
     No asker sees public channels only; `everything` (explicit) lifts the filter. `as_of`, `since`, `until` in µs.
@@ -363,7 +361,7 @@ class Query(Record):
     budget: int | None = None
 
 
-class Found(Record):
+class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an evidence item was found: which stage, by which signal, along which path."""
 
     stage: str
@@ -373,7 +371,7 @@ class Found(Record):
     score: float | None = None
 
 
-class Evidence(Record):
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read."""
 
     uid: str
@@ -393,7 +391,7 @@ class Evidence(Record):
     found_by: tuple[Found, ...] = ()
 
 
-class Header(Record):
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A summary shown as navigation."""
 
     view: str
@@ -405,7 +403,7 @@ class Header(Record):
     last: int
 
 
-class Answer(Record):
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a query returns: verbatim evidence in order of time, headers, and an honest account."""
 
     question: str

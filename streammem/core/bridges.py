@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence as Many
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
 
 from streammem.core.registers import winner
 from streammem.records import Bridge, Leaf, Version

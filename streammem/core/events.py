@@ -1,7 +1,7 @@
 """Canonical events: their identity, their validation, and what they say about the directory.
 
-An event's key is uid/version/content hash (directory: entity/version/content hash), so the same fact always has the same key and
-two different facts never share one.
+An event's key is uid/version/content hash (directory: entity/version/content hash), so the same fact always has
+the same key and two different facts never share one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from streammem.records import (
     ChannelEvent,
     DirectoryEvent,
     Event,
-    MembershipEvent,
     MessageEvent,
     ReactionEvent,
     UserEvent,
@@ -136,17 +135,17 @@ def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Ve
     name = uid(event.workspace, event.channel.id, event.id)
     if event.op == "delete":
         return Version(
-            name,
-            number(event.version),
-            True,
-            digest,
-            event.workspace,
-            event.channel.id,
-            event.id,
-            0,
-            _since(event),
-            "",
-            "",
+            uid=name,
+            number=number(event.version),
+            deleted=True,
+            hash=digest,
+            workspace=event.workspace,
+            channel=event.channel.id,
+            id=event.id,
+            ts=0,
+            since=_since(event),
+            user="",
+            text="",
         )
     text = shown_text(event)
     here = (event.workspace, event.channel.id)
@@ -210,21 +209,3 @@ def facts_of(events: Iterable[Event]) -> list[DirectoryEvent | ReactionEvent]:
         else:
             facts.append(event)
     return facts
-
-
-__all__ = [
-    "TEXT_LIMIT",
-    "MembershipEvent",
-    "content_hash",
-    "decode",
-    "encode",
-    "facts_of",
-    "hints",
-    "key",
-    "micros",
-    "moment",
-    "normalise",
-    "shown_text",
-    "uid",
-    "version_of",
-]

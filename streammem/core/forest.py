@@ -56,12 +56,12 @@ def is_ancestor(upper: NodeId, lower: NodeId, k: int) -> bool:
     """Whether `upper` stands on the path from the root to `lower` (a node is no ancestor of itself)."""
     if upper.sequence != lower.sequence or upper.level <= lower.level:
         return False
-    return lower.index // k ** (upper.level - lower.level) == upper.index
+    return bool(lower.index // k ** (upper.level - lower.level) == upper.index)
 
 
 def nodes_from(rank: int, size: int, k: int) -> list[tuple[int, int]]:
     """(level, index) of every node that covers a rank >= `rank`, children before parents."""
-    nodes = []
+    nodes: list[tuple[int, int]] = []
     for level in range(1, root_level(size, k) + 1):
         span = k**level
         nodes.extend((level, index) for index in range(rank // span, (size - 1) // span + 1))

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (a pattern reads best on one line)
 """Text to structured identifiers and lifecycle markers, by a rule table (EGCForest §3.1.1, design §5).
 
 The table is configuration: its digest stands in the store, and another digest means rebuild.

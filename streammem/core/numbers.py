@@ -1,5 +1,7 @@
-"""The numbers that decisions take. Defaults are EGCForest's (Table 8 below); where the paper is silent or a
-measurement says otherwise, the line says why. `settings.py` fills these from the environment.
+"""The numbers that decisions take.
+
+Defaults are EGCForest's ("Table 8" below); where the paper is silent or a measurement says otherwise, the line
+says why. `settings.py` fills these from the environment.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ Routing looks at the version alone, and for artifacts at what it answers. Direct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence as Many
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Many
 
 from streammem.core.registers import winner
 from streammem.records import Answering, Entry, Leaf, Sequence, Version
@@ -77,7 +78,7 @@ def inherited_entries(
             continue
         for target in targets_of(version):
             for identifier in sorted({i for v in known.get(target, ()) for i in v.identifiers}):
-                entries.append(Entry(artifact_sequence(version.workspace, identifier), leaf_of(version)))
+                entries.append(Entry(artifact_sequence(version.workspace, identifier), leaf_of(version)))  # noqa: PERF401
         for identifier in version.identifiers:
             sequence = artifact_sequence(version.workspace, identifier)
             entries.extend(Entry(sequence, leaf) for leaf in answers.get(version.uid, ()))
