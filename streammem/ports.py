@@ -166,7 +166,7 @@ class StructureStore(Protocol):
     async def advance(self, name: str, position: int) -> None:
         """Record progress. Call it last, after the effects."""
 
-    async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
+    def everything(self) -> AsyncIterator[tuple[str, bytes]]:
         """Canonical (name, content) rows of registers, sequences, answers and facts, in any order: for checksums."""
 
     async def counts(self) -> dict[str, int]:

@@ -201,11 +201,20 @@ def hints(event: MessageEvent) -> list[DirectoryEvent]:
 
 
 def facts_of(events: Iterable[Event]) -> list[DirectoryEvent | ReactionEvent]:
-    """All directory facts and reactions that a batch of events states, in passing or outright."""
+    """All directory facts and reactions that a batch of events states, in passing or outright.
+
+    Of the hints about one entity only the newest are returned: the others could not win their register.
+    """
     facts: list[DirectoryEvent | ReactionEvent] = []
+    newest: dict[tuple[str, ...], list[DirectoryEvent]] = {}
     for event in events:
-        if isinstance(event, MessageEvent):
-            facts.extend(hints(event))
-        else:
+        if not isinstance(event, MessageEvent):
             facts.append(event)
-    return facts
+            continue
+        for hint in hints(event):
+            known = newest.setdefault(fact_key(hint), [hint])
+            if hint.version > known[0].version:
+                known[:] = [hint]
+            elif hint.version == known[0].version and hint not in known:
+                known.append(hint)
+    return facts + [hint for known in newest.values() for hint in known]

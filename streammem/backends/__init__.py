@@ -1,0 +1,1 @@
+"""REACHES. One technology a file, each through the same contract tests."""

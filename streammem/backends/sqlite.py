@@ -1,0 +1,447 @@
+"""The log and the structure store as SQLite files: the memory of one process in one directory.
+
+The log is written through (an append returns after its fsync). The structure is a MemoryStructure whose changes are
+also rows of a file, gathered and committed together: whatever is in the file is a state the store once was in, so
+after a kill it is an earlier one, and its `applied` offsets say from where the log is to be replayed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Many
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from streammem.backends.memory import MemoryStructure, Run, Shelf, home
+from streammem.core.events import decode, encode
+from streammem.core.registers import fact_key
+from streammem.errors import (
+    MemoryFormatError,
+    MemoryHeldError,
+    RejectedError,
+    SettingsError,
+    TransientError,
+)
+from streammem.ports import Appended, Fact, LogReader, LogWriter
+from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Sequence, Summary
+
+FORMAT = 1
+"""The layout of both files (PRAGMA user_version). A break makes it 2."""
+
+PENDING = 20_000
+"""Rows gathered before they are committed without waiting for an offset: a few megabytes, a tenth of a second."""
+
+Key = TypeVar("Key")
+
+_PLAIN = (str, int, bytes, bool)
+"""Types of columns that SQLite takes as they are."""
+
+_LOG = 0x73744C47  # "stLG" and "stST": what `file` and the next opening see
+_STRUCTURE = 0x73745354
+
+_LOG_SCHEMA = """
+CREATE TABLE log (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, event BLOB NOT NULL);
+CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
+CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
+"""
+
+_APPEND = "INSERT INTO log (key, event) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM log WHERE key = ?1)"
+
+_TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # Name to columns of the key and columns of the value. `sequence` holds numbers of the table of that name.
+    "sequence": (("number INTEGER",), ("name BLOB",)),
+    "version": (("uid TEXT", "number TEXT", "deleted INTEGER", "hash TEXT"), ("content BLOB",)),
+    "entry": (("sequence INTEGER", "uid TEXT"), ("ts INTEGER",)),
+    "answering": (("target TEXT", "uid TEXT"), ("ts INTEGER",)),
+    "fact": (("key BLOB",), ("content BLOB",)),
+    "due": (("sequence INTEGER",), ("since INTEGER", "generation INTEGER", "ts INTEGER", "uid TEXT")),
+    "redaction": (("sequence INTEGER", "ts INTEGER", "uid TEXT"), ("serial INTEGER",)),
+    "summary": (("sequence INTEGER", "level INTEGER", "place INTEGER"), ("content BLOB",)),
+    "text": (("key TEXT",), ("content TEXT",)),
+    "number": (("name TEXT",), ("value INTEGER",)),
+}
+
+_pack = msgspec.msgpack.Encoder().encode
+_sequence = msgspec.msgpack.Decoder(Sequence).decode
+_summary = msgspec.msgpack.Decoder(Summary).decode
+_fact: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
+
+
+# ---------------------------------------------------------------------------------------------- opening, errors
+
+
+def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
+    """The error of the tree that says what SQLite's means for the caller; itself when it is a fault of ours."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return TransientError(f"cannot reach {path} now: {error}")
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return SettingsError(f"cannot write {path} ({error}): check that its directory exists and is yours to write")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return MemoryFormatError(f"{path} is damaged or not a streammem file ({error}): put back a copy or rebuild it")
+    return error
+
+
+@contextmanager
+def _explaining(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        explained = _explained(path, error)
+        if explained is error:
+            raise
+        raise explained from error
+
+
+def _connect(path: Path, *, create: bool) -> sqlite3.Connection:
+    if not create and not path.exists():
+        raise SettingsError(f"there is no file {path}: name the directory of a memory that was made before")
+    return sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+
+
+def _establish(db: sqlite3.Connection, path: Path, kind: int, schema: str) -> None:
+    """Make the tables of a new file, in one transaction; refuse a file that is something else."""
+    (found,), (version,) = (db.execute(f"PRAGMA {name}").fetchone() for name in ("application_id", "user_version"))
+    if not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        db.executescript(f"BEGIN; {schema} PRAGMA application_id = {kind}; PRAGMA user_version = {FORMAT}; COMMIT;")
+    elif found != kind:
+        raise MemoryFormatError(f"{path} is not the streammem file it should be: was it renamed or replaced?")
+    elif version != FORMAT:
+        raise MemoryFormatError(
+            f"{path} has format {version}, this streammem reads {FORMAT}: use the one that wrote it"
+        )
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+# ------------------------------------------------------------------------------------------------------ the log
+
+
+class SqliteLog(LogWriter, LogReader):
+    """The log in a file that refuses updates and deletes. Several processes may read it while one appends."""
+
+    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+        self._path = Path(path)
+        with _explaining(self._path):
+            self._db = _connect(self._path, create=create)
+            try:
+                self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute("PRAGMA synchronous = FULL")
+                _establish(self._db, self._path, _LOG, _LOG_SCHEMA)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def close(self) -> None:
+        """Closing twice is no fault."""
+        self._db.close()
+
+    async def append(self, events: Many[tuple[str, Event]]) -> Appended:
+        with _explaining(self._path), _transaction(self._db):
+            before = self._db.total_changes
+            self._db.executemany(_APPEND, [(key, encode(event)) for key, event in events])
+            accepted = self._db.total_changes - before
+            position = self._end()
+        return Appended(accepted=accepted, duplicates=len(events) - accepted, position=position)
+
+    async def read(self, after: int, limit: int) -> list[LogEntry]:
+        query = "SELECT position, key, event FROM log WHERE position > ? ORDER BY position LIMIT ?"
+        with _explaining(self._path):
+            rows = self._db.execute(query, (after, max(limit, 0))).fetchall()
+        return [LogEntry(position=position, key=key, event=self._read(position, raw)) for position, key, raw in rows]
+
+    def _read(self, position: int, raw: bytes) -> Event:
+        try:
+            return decode(raw)
+        except RejectedError as error:
+            raise MemoryFormatError(f"{self._path} cannot be read at position {position} ({error})") from error
+
+    async def end(self) -> int:
+        with _explaining(self._path):
+            return self._end()
+
+    def _end(self) -> int:
+        return int(self._db.execute("SELECT coalesce(max(position), 0) FROM log").fetchone()[0])
+
+
+# ------------------------------------------------------------------------------------------------ the structure
+
+
+class _Statements:
+    """The statements of one table, from its columns."""
+
+    def __init__(self, name: str) -> None:
+        key, value = _TABLES[name]
+        keys, values = ([column.split()[0] for column in columns] for columns in (key, value))
+        where = " AND ".join(f"{column} = ?" for column in keys)
+        marks = ", ".join("?" * len(keys + values))
+        rowid = "" if name in ("text", "summary", "sequence") else " WITHOUT ROWID"  # long rows fill a b-tree badly
+        self.create = f"CREATE TABLE {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
+        self.put = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
+        self.get = f"SELECT {', '.join(values)} FROM {name} WHERE {where}"  # noqa: S608
+        self.cut = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
+        self.all = f"SELECT * FROM {name}"  # noqa: S608
+        self.empty = f"DELETE FROM {name}"  # noqa: S608
+        self.count = f"SELECT count(*) FROM {name}"  # noqa: S608
+
+
+_SQL = {name: _Statements(name) for name in _TABLES}
+_STRUCTURE_SCHEMA = " ".join(statements.create for statements in _SQL.values())
+
+
+class _File:
+    """The file of a structure store: rows written to it are seen at once and committed together."""
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        self.numbers: dict[Sequence, int] = {}
+        self._pending: dict[str, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {table: {} for table in _TABLES}
+        self._emptied: set[str] = set()
+        self._rows = 0
+        with _explaining(path):
+            self._db = _connect(path, create=create)
+            try:
+                self._prepare()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def _prepare(self) -> None:
+        # What is in memory is true only while nobody else writes: the file is held for as long as it is open.
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._db.execute("PRAGMA busy_timeout = 0")
+        try:
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is replayed from the log
+            _establish(self._db, self.path, _STRUCTURE, _STRUCTURE_SCHEMA)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                raise MemoryHeldError(f"{self.path} is open in another process: wait for it or stop it") from None
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+
+    def put(self, table: str, key: tuple[object, ...], values: tuple[object, ...] | None) -> None:
+        """Write a row; None removes it."""
+        self._pending[table][self._columns(key)] = None if values is None else self._columns(values)
+        self._rows += 1
+        if self._rows >= PENDING:
+            self.commit()
+
+    def empty(self, table: str) -> None:
+        """Remove all rows of a table."""
+        self._pending[table].clear()
+        self._emptied.add(table)
+        self._rows += 1
+        if table == "sequence":
+            self.numbers.clear()
+
+    def get(self, table: str, key: tuple[object, ...]) -> tuple[Any, ...] | None:
+        """The values of a row, None where there is none. A sequence in the key must have its number."""
+        columns = self._columns(key)
+        if columns in self._pending[table] or table in self._emptied:
+            return self._pending[table].get(columns)
+        with _explaining(self.path):
+            row: tuple[Any, ...] | None = self._db.execute(_SQL[table].get, columns).fetchone()
+        return row
+
+    def all(self, table: str) -> Iterator[Any]:
+        """All rows that are committed."""
+        return self._db.execute(_SQL[table].all)
+
+    def count(self, table: str) -> int:
+        """How many rows there are. Commits."""
+        self.commit()
+        return int(self._db.execute(_SQL[table].count).fetchone()[0])
+
+    def commit(self) -> None:
+        """Make everything written so far one state of the file. When it fails, all of it stays pending."""
+        if not self._rows:
+            return
+        with _explaining(self.path), _transaction(self._db):
+            for table in self._emptied:
+                self._db.execute(_SQL[table].empty)
+            for table, rows in self._pending.items():
+                self._db.executemany(_SQL[table].put, [k + v for k, v in rows.items() if v is not None])
+                self._db.executemany(_SQL[table].cut, [k for k, v in rows.items() if v is None])
+        self._pending = {table: {} for table in _TABLES}
+        self._emptied.clear()
+        self._rows = 0
+
+    def _columns(self, parts: tuple[object, ...]) -> tuple[Any, ...]:
+        return tuple([part if type(part) in _PLAIN else self._column(part) for part in parts])
+
+    def _column(self, part: object) -> int | bytes:
+        return self._number(part) if isinstance(part, Sequence) else _pack(part)
+
+    def _number(self, sequence: Sequence) -> int:
+        """Rows name a sequence by a number of this file's own: its name is longer than a row."""
+        number = self.numbers.get(sequence)
+        if number is None:
+            number = self.numbers[sequence] = len(self.numbers) + 1
+            self._pending["sequence"][(number,)] = (_pack(sequence),)
+        return number
+
+
+class _Summaries(Shelf[NodeId, Summary]):
+    """Summaries are read from the file: with their vectors they outweigh everything else, and few are read."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
+
+    def get(self, node: NodeId, /) -> Summary | None:
+        if node.sequence not in self._file.numbers:
+            return None
+        row = self._file.get("summary", (node.sequence, node.level, node.index))
+        return _summary(row[0]) if row else None
+
+    def __setitem__(self, node: NodeId, summary: Summary, /) -> None:
+        self._file.put("summary", (node.sequence, node.level, node.index), (summary,))
+
+    def pop(self, node: NodeId, default: None, /) -> Summary | None:
+        summary = self.get(node)
+        if summary is not None:
+            self._file.put("summary", (node.sequence, node.level, node.index), None)
+        return summary
+
+    def clear(self) -> None:
+        self._file.empty("summary")
+
+    def __len__(self) -> int:
+        return self._file.count("summary")
+
+
+class _Texts(Shelf[str, str]):
+    """Texts that were paid for are read from the file: they are many, and few are read."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
+
+    def get(self, key: str, /) -> str | None:
+        row = self._file.get("text", (key,))
+        return row[0] if row else None
+
+    def __setitem__(self, key: str, text: str, /) -> None:
+        self._file.put("text", (key,), (text,))
+
+    def pop(self, key: str, default: None, /) -> str | None:
+        raise NotImplementedError("cached texts are kept for ever")
+
+    def clear(self) -> None:
+        raise NotImplementedError("cached texts are kept for ever")
+
+    def __len__(self) -> int:
+        return self._file.count("text")
+
+
+class SqliteStructure(MemoryStructure):
+    """The structure store in a file that one process holds, read into memory when it is opened.
+
+    Changes are committed by `advance`, `settle`, `cache`, `clear`, `flush` and `close`, and whenever many are pending.
+    """
+
+    def __init__(self, path: Path | str, *, create: bool = True) -> None:
+        super().__init__()
+        self._file = _File(Path(path), create=create)
+        self._summaries = _Summaries(self._file)
+        self._texts = _Texts(self._file)
+        try:
+            with _explaining(self._file.path):
+                self._load()
+        except msgspec.MsgspecError as error:
+            self._file.close()
+            raise MemoryFormatError(f"{path} cannot be read ({error}): rebuild it from the log") from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def flush(self) -> None:
+        """Commit everything written so far."""
+        self._file.commit()
+
+    def close(self) -> None:
+        """Commit and release the file. Closing twice is no fault."""
+        try:
+            self._file.commit()
+        finally:
+            self._file.close()
+
+    # ---- changes become rows
+    def _save(self, table: str, key: tuple[object, ...], *values: object) -> None:
+        self._file.put(table, key, values)
+
+    def _remove(self, table: str, key: tuple[object, ...]) -> None:
+        self._file.put(table, key, None)
+
+    async def advance(self, name: str, position: int) -> None:
+        await super().advance(name, position)
+        self._file.commit()
+
+    async def settle(self, due: Many[Due]) -> None:
+        await super().settle(due)
+        self._file.commit()
+
+    async def cache(self, texts: Mapping[str, str]) -> None:
+        await super().cache(texts)
+        self._file.commit()
+
+    async def clear(self) -> None:
+        await super().clear()
+        for table in _TABLES:
+            if table not in ("number", "text"):
+                self._file.empty(table)
+        self._file.commit()
+
+    # ---- rows become memory
+    def _load(self) -> None:
+        self._numbers.update(self._file.all("number"))
+        for uid, _, _, _, raw in self._file.all("version"):
+            self._versions[uid] = (*self._versions.get(uid, ()), raw)
+        names = {number: _sequence(raw) for number, raw in self._file.all("sequence")}
+        self._file.numbers.update((name, number) for number, name in names.items())
+        self._load_leaves(names)
+        for (raw,) in (row[1:] for row in self._file.all("fact")):
+            fact = _fact.decode(raw)
+            self._facts.setdefault(home(fact), {})[fact_key(fact)] = fact
+        for number, since, generation, ts, uid in sorted(self._file.all("due"), key=lambda row: row[1]):
+            self._due[names[number]] = since, Due(names[number], generation, Leaf(ts, uid))
+        for number, ts, uid, serial in sorted(self._file.all("redaction"), key=lambda row: row[3]):
+            self._redactions.setdefault(names[number], {})[Leaf(ts, uid)] = serial
+
+    def _load_leaves(self, names: dict[int, Sequence]) -> None:
+        """Messages have equal leaves in many places: one record serves all of them."""
+        shared: dict[str, Leaf] = {}
+        leaves = _by_first(self._file.all("entry"), shared)
+        self._runs = SortedDict({names[number]: Run(names[number], of) for number, of in leaves.items()})
+        for run in self._runs.values():
+            for uid in run.of:
+                self._placed.setdefault(uid, []).append(run)
+        answers = _by_first(self._file.all("answering"), shared)
+        self._answers = {target: Run(target, of) for target, of in answers.items()}
+
+
+def _by_first(rows: Iterator[tuple[Key, str, int]], shared: dict[str, Leaf]) -> dict[Key, dict[str, Leaf]]:
+    """The leaves of (run, uid, ts) rows, by run."""
+    runs: dict[Key, dict[str, Leaf]] = {}
+    for name, uid, ts in rows:
+        leaf = shared.get(uid)
+        if leaf is None or leaf.ts != ts:
+            leaf = shared[uid] = Leaf(ts, uid)
+        runs.setdefault(name, {})[leaf.uid] = leaf
+    return runs

@@ -1,0 +1,110 @@
+"""The log to registers, sequences, answers and directory: growing the forests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
+
+from streammem.core import events as canonical
+from streammem.core import forest, routing
+from streammem.core.directory import Directory
+from streammem.core.identifiers import Rules
+from streammem.ports import Span, StructureStore
+from streammem.records import ChannelEvent, Entry, Event, Leaf, LogEntry, MessageEvent, Sequence, Version
+
+APPLIED = "structure"
+"""The name of this flow's offset in the store."""
+
+Mark = tuple[Sequence, Leaf]
+
+
+def versions_of(entries: Iterable[LogEntry], rules: Rules) -> list[Version]:
+    """The version records of the message events in a piece of the log. The content hash ends each key."""
+    return [
+        canonical.version_of(e.event, e.key.rpartition("/")[2][1:], rules)
+        for e in entries
+        if isinstance(e.event, MessageEvent)
+    ]
+
+
+async def grow(entries: Many[LogEntry], store: StructureStore, rules: Rules) -> None:
+    """Place a piece of the log in every sequence it belongs to. Running it again changes nothing.
+
+    Every effect is grow-only, so pieces may come in any order and more than once. Marks come after what they
+    mark, and always, also on redelivery: a mark must not be lost.
+    """
+    versions = versions_of(entries, rules)
+    events = [e.event for e in entries]
+    own = routing.entries_of(versions)
+    await store.register(versions)  # 1. what each message said
+    await store.enter(own)  # 2. leaves of its own
+    await store.link(routing.answerings_of(versions))  # 3. who answers whom
+    inherited = await _complete_threads(versions, store)  # 4. leaves that threads add
+    repealed = await _learn(events, store)  # 5. people and channels
+    changed = await _changed(versions, store)
+    await store.redact([*changed, *_skeleton_marks(changed)])  # 6. hide what summaries say of changed leaves
+    marks = [(e.sequence, e.leaf) for e in (*own, *inherited)]
+    await store.mark_due([*marks, *changed, *repealed])  # 7.
+    if entries:
+        await store.advance(APPLIED, entries[-1].position)  # 8. last: the offset
+
+
+async def _complete_threads(versions: Many[Version], store: StructureStore) -> list[Entry]:
+    """Enter the leaves that threads add to artifact sequences: own facts are written, now read the others'."""
+    targets = list(dict.fromkeys(t for v in versions for t in routing.targets_of(v)))
+    carriers = list(dict.fromkeys(v.uid for v in versions if v.identifiers))
+    known = dict(zip(targets, await store.versions(targets), strict=True))
+    answers = dict(zip(carriers, await store.answers(carriers), strict=True))
+    entries = routing.inherited_entries(versions, known, answers)
+    await store.enter(entries)
+    return entries
+
+
+async def _changed(versions: Many[Version], store: StructureStore) -> list[Mark]:
+    """Every leaf whose content may have changed: those of messages with several versions and of their answers."""
+    uids = list(dict.fromkeys(v.uid for v in versions))
+    several = [uid for uid, known in zip(uids, await store.versions(uids), strict=True) if len(known) > 1]
+    if not several:
+        return []
+    answering = [leaf.uid for leaves in await store.answers(several) for leaf in leaves]
+    return await _leaves_of([*several, *answering], store)
+
+
+def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
+    """The same leaves under the nodes of the fixed skeletons above their sequences."""
+    return [(node.sequence, leaf) for sequence, leaf in marks for node in forest.skeleton(sequence)]
+
+
+async def _leaves_of(uids: Many[str], store: StructureStore) -> list[Mark]:
+    """Every (sequence, leaf) of these messages."""
+    stands = [(stand, uid) for uid, found in zip(uids, await store.placements(uids), strict=True) for stand in found]
+    spans = [Span(stand.sequence, stand.rank, stand.rank + 1) for stand, _ in stands]
+    return [
+        (span.sequence, leaf) for span, leaves in zip(spans, await store.leaves(spans), strict=True) for leaf in leaves
+    ]
+
+
+async def _learn(events: Iterable[Event], store: StructureStore) -> list[Mark]:
+    """Learn directory facts; return the leaves in pooled sequences whose audience they may have changed.
+
+    A stated channel is looked at on every delivery. A hint in passing is looked at only when it turns the channel.
+    """
+    facts = canonical.facts_of(events)
+    touched = {(f.workspace, f.id) for f in facts if isinstance(f, ChannelEvent)}
+    stated = {(f.workspace, f.id) for f in events if isinstance(f, ChannelEvent)}
+    workspaces = sorted({workspace for workspace, _ in touched})
+    before = {w: Directory(await store.facts(w)) for w in workspaces}
+    await store.learn(facts)
+    after = {w: Directory(await store.facts(w)) for w in workspaces}
+    turned = [(w, c) for w, c in sorted(touched) if before[w].is_public(c) != after[w].is_public(c)]
+    marks: list[Mark] = []
+    for workspace, channel in sorted({*turned, *stated}):
+        marks.extend(await _pooled_leaves(routing.channel_sequence(workspace, channel), store))
+    return marks
+
+
+async def _pooled_leaves(channel: Sequence, store: StructureStore) -> list[Mark]:
+    """The leaves that the messages of a channel have outside their channel tree."""
+    (size,) = await store.sizes([channel])
+    (leaves,) = await store.leaves([Span(channel, 0, size)])
+    return [mark for mark in await _leaves_of([leaf.uid for leaf in leaves], store) if mark[0].view != "channel"]

@@ -1,0 +1,226 @@
+"""Due sequences to node summaries, children before parents, to the store and the vector index."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Many
+
+import msgspec
+import numpy as np
+
+from streammem.core import forest, routing, summaries
+from streammem.core.directory import Directory
+from streammem.core.numbers import Summarizing
+from streammem.core.registers import winner
+from streammem.core.summaries import Reading, Source
+from streammem.ports import NodePoint, Span, StructureStore, VectorIndex
+from streammem.records import Due, NodeId, Sequence, Summary, Version
+
+
+class Summarized(msgspec.Struct, frozen=True):
+    """What a round did: nodes written, nodes found current, nodes dropped because nothing live is left."""
+
+    written: int = 0
+    current: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: Summarized) -> Summarized:
+        return Summarized(self.written + other.written, self.current + other.current, self.dropped + other.dropped)
+
+
+class Bench(msgspec.Struct, frozen=True):
+    """What a summariser works with."""
+
+    store: StructureStore
+    index: VectorIndex
+    k: int
+    numbers: Summarizing
+
+
+class _Draft(msgspec.Struct):
+    """The nodes of one sequence in the making."""
+
+    written: list[Summary]
+    dropped: list[NodeId]
+    current: int = 0
+
+
+async def summarize(bench: Bench, limit: int = 256, progress: Callable[[int], None] | None = None) -> Summarized:
+    """Summarise until nothing is due. Running it again finds everything current."""
+    total = Summarized()
+    while batch := await bench.store.due(limit):
+        total += await _round(batch, bench)
+        if progress:
+            progress(len(batch))
+    return total
+
+
+async def _round(batch: Many[Due], bench: Bench) -> Summarized:
+    directories = {w: Directory(await bench.store.facts(w)) for w in {d.sequence.workspace for d in batch}}
+    drafts = [await _sequence(due, bench, directories[due.sequence.workspace]) for due in batch]
+    await _write([s for d in drafts for s in d.written], [n for d in drafts for n in d.dropped], bench, directories)
+    actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
+    uppers = [await _skeleton(actor, bench, directories[actor.workspace]) for actor in actors]
+    await _write([s for u in uppers for s in u.written], [n for u in uppers for n in u.dropped], bench, directories)
+    await bench.store.settle(batch)
+    made = [*drafts, *uppers]
+    return Summarized(
+        sum(len(d.written) for d in made), sum(d.current for d in made), sum(len(d.dropped) for d in made)
+    )
+
+
+async def _write(
+    written: Many[Summary], dropped: Many[NodeId], bench: Bench, directories: dict[str, Directory]
+) -> None:
+    points = []
+    for summary in written:
+        workspace = summary.node.sequence.workspace
+        shared = all(directories[workspace].is_public(c) for c in summary.channels)
+        points.append(NodePoint(summary, summaries.audience_of(summary.channels[0], public=shared)))
+    await bench.index.drop_nodes(dropped)
+    await bench.store.drop(dropped)
+    await bench.index.keep_nodes(points)
+    await bench.store.keep(written)
+
+
+async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
+    """Renew the nodes of one sequence from the due leaf on."""
+    sequence, k = due.sequence, bench.k
+    (size,) = await bench.store.sizes([sequence])
+    (redactions,) = await bench.store.redactions([sequence])
+    serial = max((r.serial for r in redactions), default=0)
+    (rank,) = await bench.store.ranks([(sequence, due.earliest)])
+    start = rank // k * k
+    (leaves,) = await bench.store.leaves([Span(sequence, start, size)])
+    sources = await _live(sequence, [leaf.uid for leaf in leaves], bench, directory)
+    draft = _Draft([], [])
+    fresh: dict[NodeId, Summary] = {}
+    for level, index in forest.nodes_from(start, size, k):
+        node = NodeId(sequence, level, index)
+        if level == 1:
+            ranks = forest.cover(1, index, size, k)
+            span = leaves[ranks.start - start : ranks.stop - start]
+            reading = summaries.reading_of_leaves(
+                node, span, [sources[leaf.uid] for leaf in span if leaf.uid in sources]
+            )
+        else:
+            reading = await _above(node, size, fresh, bench, directory)
+        await _renew(node, reading, draft, fresh, bench, is_root=level == forest.root_level(size, k), serial=serial)
+    await _demote(sequence, size, draft, fresh, bench)
+    return draft
+
+
+async def _renew(
+    node: NodeId,
+    reading: Reading | None,
+    draft: _Draft,
+    fresh: dict[NodeId, Summary],
+    bench: Bench,
+    *,
+    is_root: bool,
+    serial: int,
+) -> None:
+    (stored,) = await bench.store.summaries([node])
+    if reading is None:
+        if stored is not None:
+            draft.dropped.append(node)
+    elif stored is not None and summaries.is_current(stored, reading, is_root=is_root, serial=serial):
+        draft.current += 1
+        fresh[node] = stored
+    else:
+        summary = await _say(reading, bench, is_root=is_root, serial=serial)
+        draft.written.append(summary)
+        fresh[node] = summary
+
+
+async def _say(reading: Reading, bench: Bench, *, is_root: bool, serial: int) -> Summary:
+    """Word a summary, or take the words from the cache: the same reading is never worded twice (design §3)."""
+    key = f"{reading.made_from}/{summaries.EXTRACTIVE}"
+    (words,) = await bench.store.cached([key])
+    said = msgspec.json.decode(words, type=summaries.Words) if words else summaries.extract(reading, bench.numbers)
+    if words is None:
+        await bench.store.cache({key: msgspec.json.encode(said).decode()})
+    return summaries.written(reading, said, is_root=is_root, serial=serial)
+
+
+async def _demote(sequence: Sequence, size: int, draft: _Draft, fresh: dict[NodeId, Summary], bench: Bench) -> None:
+    """A sequence that grew a level has a new root: the old roots stop being one."""
+    old = [NodeId(sequence, level, 0) for level in range(1, forest.root_level(size, bench.k))]
+    for stored in await bench.store.summaries([node for node in old if node not in fresh]):
+        if stored is not None and stored.is_root:
+            draft.written.append(msgspec.structs.replace(stored, is_root=False))
+
+
+async def _above(
+    node: NodeId, size: int, fresh: dict[NodeId, Summary], bench: Bench, directory: Directory
+) -> Reading | None:
+    """Read a node from its children: those renewed just now, and the stored ones beside them."""
+    width = len(forest.cover(node.level, node.index, size, bench.k))
+    below = -(-width // bench.k ** (node.level - 1))
+    ids = [NodeId(node.sequence, node.level - 1, node.index * bench.k + i) for i in range(below)]
+    first_fresh = min((n.index for n in fresh if n.level == node.level - 1), default=0)
+    stored = await bench.store.summaries([n for n in ids if n.index < first_fresh])
+    children = [s for s in stored if s is not None] + [fresh[n] for n in ids if n.index >= first_fresh and n in fresh]
+    return await _reading(node, children, bench, directory)
+
+
+async def _reading(node: NodeId, children: Many[Summary], bench: Bench, directory: Directory) -> Reading | None:
+    quoted = await _live(node.sequence, [uid for c in children for uid in c.picks], bench, directory, check=False)
+    return summaries.reading_of_children(node, children, quoted)
+
+
+async def _skeleton(actor: Sequence, bench: Bench, directory: Directory) -> _Draft:
+    """Renew the fixed nodes above an actor's sequences, from public channels only (design §5, Audience)."""
+    draft = _Draft([], [])
+    sequences = [
+        s for s in await bench.store.sequences(actor.workspace, "actor", actor.tree) if directory.is_public(s.channel)
+    ]
+    sizes = await bench.store.sizes(sequences)
+    roots = [NodeId(s, forest.root_level(n, bench.k), 0) for s, n in zip(sequences, sizes, strict=True)]
+    upper = [actor, *(Sequence(actor.workspace, "actor", actor.tree, b) for b in (routing.AUTHORED, routing.MENTIONED))]
+    serials = [max((r.serial for r in known), default=0) for known in await bench.store.redactions(upper)]
+    standing = [s for s in await bench.store.summaries(roots) if s is not None]
+    branches: list[Summary] = []
+    for sequence, serial in zip(upper[1:], serials[1:], strict=True):
+        node = NodeId(sequence, forest.SKELETON, 0)
+        children = [s for s in standing if s.node.sequence.branch == sequence.branch]
+        fresh: dict[NodeId, Summary] = {}
+        reading = await _reading(node, children, bench, directory)
+        await _renew(node, reading, draft, fresh, bench, is_root=False, serial=serial)
+        branches.extend(fresh.values())
+    root = NodeId(actor, forest.SKELETON, 1)
+    reading = await _reading(root, branches, bench, directory)
+    await _renew(root, reading, draft, {}, bench, is_root=True, serial=serials[0])
+    return draft
+
+
+async def _live(
+    sequence: Sequence, uids: Iterable[str], bench: Bench, directory: Directory, *, check: bool = True
+) -> dict[str, Source]:
+    """The leaves that a summariser may read: live, spoken, embedded, and public where the sequence pools channels."""
+    wanted = list(dict.fromkeys(uids))
+    versions = await bench.store.versions(wanted)
+    standing = {uid: winner(known) for uid, known in zip(wanted, versions, strict=True) if known}
+    readable = {
+        uid: v
+        for uid, v in standing.items()
+        if not v.deleted and (directory.is_public(v.channel) or not summaries.read_by_everyone(sequence))
+    }
+    if check:
+        readable = await _belonging(sequence, readable, bench)
+    vectors = await bench.index.vectors([v.key for v in readable.values()])
+    return {
+        uid: Source(
+            v, vector.astype(np.float32), summaries.audience_of(v.channel, public=directory.is_public(v.channel))
+        )
+        for (uid, v), vector in zip(readable.items(), vectors, strict=True)
+        if vector is not None
+    }
+
+
+async def _belonging(sequence: Sequence, readable: dict[str, Version], bench: Bench) -> dict[str, Version]:
+    if sequence.view != "artifact":
+        return {uid: v for uid, v in readable.items() if routing.belongs(sequence, v, {})}
+    targets = list(dict.fromkeys(t for v in readable.values() for t in routing.targets_of(v)))
+    known = dict(zip(targets, await bench.store.versions(targets), strict=True))
+    return {uid: v for uid, v in readable.items() if routing.belongs(sequence, v, known)}

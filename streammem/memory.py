@@ -1,0 +1,223 @@
+"""The memory that people import: one process, one directory, no server.
+
+    async with streammem.open_memory("memory") as memory:
+        await memory.append(events)
+        answer = await memory.query("who approved DOC-042?", asker="U7")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from streammem import settings as configuration
+from streammem import wiring
+from streammem.core.directory import Directory
+from streammem.errors import QueryError
+from streammem.flows.answer import Desk, answer
+from streammem.flows.index import APPLIED as INDEXED
+from streammem.flows.index import index
+from streammem.flows.ingest import Ingested, ingest
+from streammem.flows.stats import Stats, stats
+from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.flows.summarize import Bench, Summarized, summarize
+from streammem.flows.verify import Verified, replay, verify
+from streammem.ports import Embedder
+from streammem.records import Answer, Event, Query
+
+Progress = Callable[[str, int], None]
+"""Told, by stage (`log`, `index`, `summaries`, `replay`), how many more are done."""
+
+
+@asynccontextmanager
+async def open_memory(
+    path: str | Path,
+    settings: configuration.Settings | None = None,
+    *,
+    create: bool = True,
+    rebuild: bool = False,
+    embedder: Callable[[configuration.Settings], Embedder] | None = None,
+) -> AsyncIterator[Memory]:
+    """Open the memory in a directory, made when it is not there (unless `create` is false).
+
+    What an earlier process appended but did not finish indexing is caught up with on the first append or query.
+    Raises SettingsError (and MemoryHeldError, MemoryFormatError) with one line that says what to do.
+    """
+    chosen = settings or configuration.load()
+    parts = wiring.open_embedded(Path(path), chosen, create=create, rebuild=rebuild, embedder=embedder)
+    try:
+        yield Memory(parts)
+    finally:
+        parts.close()
+
+
+class Memory:
+    """An open memory. Safe to use from many tasks of one event loop."""
+
+    def __init__(self, parts: wiring.Embedded) -> None:
+        self._parts = parts
+        self._writing = asyncio.Lock()
+        self._directories: dict[str, tuple[int, Directory]] = {}
+        self._behind = True
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    async def append(self, events: Iterable[Event]) -> Ingested:
+        """Append events. On return they are durable, findable and summarised."""
+        total = Ingested(0, 0, (), await self._parts.log.end())
+        async for done in self.load(events):
+            total = Ingested(
+                total.accepted + done.accepted,
+                total.duplicates + done.duplicates,
+                total.refusals + done.refusals,
+                done.position,
+            )
+        await self.settle()
+        return total
+
+    async def load(self, events: Iterable[Event], progress: Progress | None = None) -> AsyncIterator[Ingested]:
+        """Append a long stream of events in bounded memory; each yield says what is durable by then.
+
+        Structure keeps up batch by batch, embedding follows in pools sorted by length. Call `settle` at the end.
+        """
+        async with self._writing:
+            for batch in _batched(events, self._parts.settings.batch):
+                done = await ingest(batch, self._parts.log)
+                await self._structure(progress)
+                yield done
+                if done.position - await self._parts.structure.applied(INDEXED) >= self._parts.settings.pool:
+                    await self._index(progress)
+
+    async def settle(self, progress: Progress | None = None) -> Summarized:
+        """Catch up with the log: structure, vectors, then every due summary."""
+        async with self._writing:
+            await self._structure(progress)
+            await self._index(progress)
+            bench = Bench(self._parts.structure, self._parts.index, self._parts.settings.forest.k, self._parts.settings.summary)
+            done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
+            await self._parts.index.flush()
+            self._behind = False
+            return done
+
+    async def _structure(self, progress: Progress | None) -> None:
+        after = await self._parts.structure.applied(STRUCTURED)
+        told = (lambda n: progress("log", n)) if progress else None
+        await replay(self._parts.log, self._parts.structure, self._parts.rules, after=after, progress=told)
+
+    async def _index(self, progress: Progress | None) -> None:
+        parts = self._parts
+        while entries := await parts.log.read(await parts.structure.applied(INDEXED), parts.settings.pool):
+            await index(entries, parts.structure, parts.index, parts.embedder, parts.rules)
+            if progress:
+                progress("index", len(entries))
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    async def query(
+        self,
+        text: str,
+        *,
+        asker: str | None = None,
+        workspace: str | None = None,
+        everything: bool = False,
+        as_of: int | None = None,
+        channels: Iterable[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        limit: int | None = None,
+        budget: int | None = None,
+        exclude: Iterable[str] = (),
+    ) -> Answer:
+        """Answer a question with verbatim evidence. Users and channels are given by id or by name, times in µs.
+
+        Without `asker` only public channels are searched; `everything` lifts the filter. Raises QueryError for a
+        user, channel or workspace that is not known.
+        """
+        return await self.ask(
+            Query(
+                text=text,
+                workspace=workspace or "",
+                asker=asker,
+                everything=everything,
+                as_of=as_of,
+                channels=tuple(channels),
+                since=since,
+                until=until,
+                limit=limit,
+                budget=budget,
+                exclude=tuple(exclude),
+            )
+        )
+
+    async def ask(self, query: Query) -> Answer:
+        """Answer a query record."""
+        if self._behind:
+            await self.settle()
+        known = await self._parts.structure.workspaces()
+        query = msgspec.structs.replace(query, workspace=query.workspace or self._only(known))
+        if query.workspace not in known:
+            raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
+        directory = await self.directory(query.workspace)
+        parts = self._parts
+        desk = Desk(
+            parts.structure, parts.index, parts.embedder, directory, parts.rules, parts.settings.forest, parts.settings.retrieval
+        )
+        return await answer(query, desk)
+
+    @staticmethod
+    def _only(workspaces: list[str]) -> str:
+        if len(workspaces) > 1:
+            raise QueryError(f"this memory has several workspaces, name one of them: {', '.join(workspaces)}")
+        if not workspaces:
+            raise QueryError("this memory is empty: import something first")
+        return workspaces[0]
+
+    async def directory(self, workspace: str) -> Directory:
+        """The directory of a workspace as it stands; read anew only when a fact has changed."""
+        generation = await self._parts.structure.facts_generation(workspace)
+        known = self._directories.get(workspace)
+        if known is None or known[0] != generation:
+            known = (generation, Directory(await self._parts.structure.facts(workspace)))
+            self._directories[workspace] = known
+        return known[1]
+
+    # --------------------------------------------------------------------------------------------- caretaking
+
+    async def verify(self, progress: Progress | None = None) -> Verified:
+        """Rebuild the forests from the log beside the stores and compare checksums."""
+        async with self._writing:
+            await self._structure(progress)
+            told = (lambda n: progress("replay", n)) if progress else None
+            return await verify(
+                self._parts.log,
+                self._parts.structure,
+                self._parts.fresh_structure(),
+                self._parts.rules,
+                k=self._parts.settings.forest.k,
+                fan_out=self._parts.settings.retrieval.fan_out,
+                progress=told,
+            )
+
+    async def stats(self) -> Stats:
+        """Count what the memory holds."""
+        async with self._writing:
+            forest = self._parts.settings.forest
+            return await stats(self._parts.structure, self._parts.index, forest.k, forest.lifecycle_markers)
+
+    async def rebuild(self, progress: Progress | None = None) -> Summarized:
+        """Drop everything but the log and build it again: after a change of k, rule table or model, or a fault."""
+        async with self._writing:
+            await self._parts.structure.clear()
+            await self._parts.index.clear()
+        return await self.settle(progress)
+
+
+def _batched(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    iterator = iter(events)
+    while batch := list(itertools.islice(iterator, size)):
+        yield batch

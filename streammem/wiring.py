@@ -1,0 +1,169 @@
+"""The only place that knows every backend: builds the parts of an embedded memory."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from streammem.backends.fastembed import FastembedEmbedder
+from streammem.backends.memory import MemoryStructure
+from streammem.backends.qdrant_edge import EdgeIndex
+from streammem.backends.sqlite import SqliteLog, SqliteStructure
+from streammem.core.identifiers import DEFAULT_RULES, Rules
+from streammem.errors import MemoryFormatError, MemoryHeldError, SettingsError
+from streammem.ports import Embedder, StructureStore, VectorIndex
+from streammem.settings import Settings
+
+FORMAT = 1
+"""The layout of a memory directory. A break makes it 2."""
+
+
+class Card(msgspec.Struct, frozen=True):
+    """What a memory directory says of itself in memory.json: what it was built with."""
+
+    format: int
+    k: int
+    rules: str
+    model: str
+    dimensions: int
+
+
+class Embedded:
+    """The open parts of one memory directory. Use `open_embedded`; close once."""
+
+    def __init__(self, path: Path, settings: Settings, embedder: Embedder, lock: IO[str]) -> None:
+        self.path = path
+        self.settings = settings
+        self.rules: Rules = DEFAULT_RULES
+        self.embedder = embedder
+        self.log = SqliteLog(path / "log.sqlite")
+        self.structure: StructureStore = SqliteStructure(path / "structure.sqlite")
+        self._index: EdgeIndex | None = None
+        self._lock = lock
+
+    @property
+    def index(self) -> VectorIndex:
+        """The vector index, opened on first use: work on the structure alone never waits for it."""
+        if self._index is None:
+            self._index = EdgeIndex(self.path / "vectors", self.embedder.name, self.embedder.dimensions)
+        return self._index
+
+    def fresh_structure(self) -> StructureStore:
+        """An empty structure store, to rebuild into and compare."""
+        return MemoryStructure()
+
+    def close(self) -> None:
+        """Release files and the lock."""
+        if self._index is not None:
+            self._index.close()
+        self.structure.close()  # type: ignore[attr-defined]
+        self.log.close()
+        self._lock.close()
+
+
+def open_embedded(
+    path: Path,
+    settings: Settings,
+    *,
+    create: bool = True,
+    rebuild: bool = False,
+    embedder: Callable[[Settings], Embedder] | None = None,
+) -> Embedded:
+    """Open a memory directory, making it when `create`. `rebuild` accepts another k, rule table or model.
+
+    Raises MemoryHeldError, MemoryFormatError or SettingsError, each saying what to do.
+    """
+    _prepare(path, create=create)
+    lock = _hold(path)
+    try:
+        model = (embedder or fastembed)(settings)
+        card = Card(FORMAT, settings.forest.k, DEFAULT_RULES.digest, model.name, model.dimensions)
+        _check(path, card, rebuild=rebuild)
+        return Embedded(path, settings, model, lock)
+    except BaseException:
+        lock.close()
+        raise
+
+
+def fastembed(settings: Settings) -> Embedder:
+    """The embedder that the settings name."""
+    return FastembedEmbedder(settings.embedding)
+
+
+def _prepare(path: Path, *, create: bool) -> None:
+    if path.exists() and not path.is_dir():
+        raise SettingsError(f"{path} is a file: name a directory for the memory")
+    if not create and not (path / "memory.json").exists():
+        raise SettingsError(f"no memory at {path}: make one with `streammem import FORMAT PATH --memory {path}`")
+    foreign = path.is_dir() and not (path / "memory.json").exists() and any(path.iterdir())
+    if foreign and not (path / "lock").exists():
+        raise SettingsError(f"{path} has other files in it: name an empty or new directory for the memory")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"cannot make the memory directory {path}: {error.strerror}") from None
+
+
+def _hold(path: Path) -> IO[str]:
+    """Take the directory for this process; the lock goes with the process, however it ends."""
+    try:
+        lock = (path / "lock").open("a+", encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"cannot write to the memory directory {path}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.seek(0)
+        holder = lock.read().strip() or "unknown"
+        lock.close()
+        raise MemoryHeldError(
+            f"the memory at {path} is in use by process {holder}: wait for it to end or stop it, then try again"
+        ) from None
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def _check(path: Path, card: Card, *, rebuild: bool) -> None:
+    """Compare the directory's card with what this process would build, or write the card of a new memory."""
+    file = path / "memory.json"
+    if not file.exists() or rebuild:
+        if file.exists():
+            _check_format(path, _read(file).format)
+        temporary = path / "memory.json.new"
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=1))
+        temporary.replace(file)
+        return
+    found = _read(file)
+    _check_format(path, found.format)
+    again = f"run `streammem rebuild --memory {path}` to build it anew from its log"
+    if found.k != card.k:
+        raise MemoryFormatError(f"the memory at {path} has k={found.k}, the settings say {card.k}: {again}")
+    if found.rules != card.rules:
+        raise MemoryFormatError(f"the memory at {path} was built with another identifier rule table: {again}")
+    if (found.model, found.dimensions) != (card.model, card.dimensions):
+        raise MemoryFormatError(
+            f"the memory at {path} was indexed with {found.model} ({found.dimensions} dimensions), the settings name "
+            f"{card.model} ({card.dimensions}): set STREAMMEM_EMBEDDING__MODEL={found.model}, or {again}"
+        )
+
+
+def _check_format(path: Path, found: int) -> None:
+    if found != FORMAT:
+        raise MemoryFormatError(
+            f"the memory at {path} has format {found}, this streammem reads format {FORMAT}: "
+            f"use the streammem that wrote it, or import into a new directory"
+        )
+
+
+def _read(file: Path) -> Card:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Card)
+    except (msgspec.MsgspecError, OSError) as error:
+        raise MemoryFormatError(f"{file} cannot be read ({error}): is this a streammem memory?") from None
