@@ -31,7 +31,7 @@ from streammem.records import (
 )
 
 Name = TypeVar("Name", Sequence, str)
-Key = TypeVar("Key", contravariant=True)
+Key = TypeVar("Key", contravariant=True)  # noqa: PLC0105 (one word for each thing)
 Value = TypeVar("Value")
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -67,7 +67,7 @@ class Run(Generic[Name]):
     __slots__ = ("leaves", "name", "of")
 
     def __init__(self, name: Name, of: dict[str, Leaf] | None = None) -> None:
-        self.name = name
+        self.name: Name = name
         self.of = {} if of is None else of
         self.leaves = SortedList(self.of.values())
 
@@ -119,9 +119,9 @@ class Shelf(Protocol[Key, Value]):
     """What the store asks of a part that may live elsewhere: less than a dictionary has."""
 
     def get(self, key: Key, /) -> Value | None: ...
-    def pop(self, key: Key, default: None, /) -> Value | None: ...
     def clear(self) -> None: ...
     def __setitem__(self, key: Key, value: Value, /) -> None: ...
+    def __delitem__(self, key: Key, /) -> None: ...
     def __len__(self) -> int: ...
 
 
@@ -301,7 +301,8 @@ class MemoryStructure(StructureStore):
 
     async def drop(self, nodes: Many[NodeId]) -> None:
         for node in nodes:
-            self._summaries.pop(node, None)
+            if self._summaries.get(node) is not None:
+                del self._summaries[node]
 
     async def cached(self, keys: Many[str]) -> list[str | None]:
         return [self._texts.get(key) for key in keys]

@@ -8,7 +8,7 @@ after a kill it is an earlier one, and its `applied` offsets say from where the 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 from sortedcontainers import SortedDict
 
-from streammem.backends.memory import MemoryStructure, Run, Shelf, home
+from streammem.backends.memory import Key, MemoryStructure, Run, Shelf, Value, home
 from streammem.core.events import decode, encode
 from streammem.core.registers import fact_key
 from streammem.errors import (
@@ -28,7 +28,7 @@ from streammem.errors import (
     TransientError,
 )
 from streammem.ports import Appended, Fact, LogReader, LogWriter
-from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Sequence, Summary
+from streammem.records import Due, Event, Leaf, LogEntry, Sequence, Summary
 
 FORMAT = 1
 """The layout of both files (PRAGMA user_version). A break makes it 2."""
@@ -36,7 +36,7 @@ FORMAT = 1
 PENDING = 20_000
 """Rows gathered before they are committed without waiting for an offset: a few megabytes, a tenth of a second."""
 
-Key = TypeVar("Key")
+Name = TypeVar("Name", int, str)
 
 _PLAIN = (str, int, bytes, bool)
 """Types of columns that SQLite takes as they are."""
@@ -192,7 +192,7 @@ class _Statements:
         marks = ", ".join("?" * len(keys + values))
         rowid = "" if name in ("text", "summary", "sequence") else " WITHOUT ROWID"  # long rows fill a b-tree badly
         self.create = f"CREATE TABLE {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
-        self.put = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
+        self.put = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"  # noqa: S608
         self.get = f"SELECT {', '.join(values)} FROM {name} WHERE {where}"  # noqa: S608
         self.cut = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
         self.all = f"SELECT * FROM {name}"  # noqa: S608
@@ -253,7 +253,9 @@ class _File:
             self.numbers.clear()
 
     def get(self, table: str, key: tuple[object, ...]) -> tuple[Any, ...] | None:
-        """The values of a row, None where there is none. A sequence in the key must have its number."""
+        """The values of a row, None where there is none."""
+        if isinstance(key[0], Sequence) and key[0] not in self.numbers:
+            return None
         columns = self._columns(key)
         if columns in self._pending[table] or table in self._emptied:
             return self._pending[table].get(columns)
@@ -299,55 +301,29 @@ class _File:
         return number
 
 
-class _Summaries(Shelf[NodeId, Summary]):
-    """Summaries are read from the file: with their vectors they outweigh everything else, and few are read."""
+class _OnFile(Shelf[Key, Value]):
+    """A part of the store that is read from the file: much of it is kept, and little of it is read."""
 
-    def __init__(self, file: _File) -> None:
-        self._file = file
+    def __init__(
+        self, file: _File, table: str, columns: Callable[[Key], tuple[object, ...]], read: Callable[[Any], Value]
+    ) -> None:
+        self._file, self._table, self._columns, self._read = file, table, columns, read
 
-    def get(self, node: NodeId, /) -> Summary | None:
-        if node.sequence not in self._file.numbers:
-            return None
-        row = self._file.get("summary", (node.sequence, node.level, node.index))
-        return _summary(row[0]) if row else None
+    def get(self, key: Key, /) -> Value | None:
+        row = self._file.get(self._table, self._columns(key))
+        return self._read(row[0]) if row else None
 
-    def __setitem__(self, node: NodeId, summary: Summary, /) -> None:
-        self._file.put("summary", (node.sequence, node.level, node.index), (summary,))
+    def __setitem__(self, key: Key, value: Value, /) -> None:
+        self._file.put(self._table, self._columns(key), (value,))
 
-    def pop(self, node: NodeId, default: None, /) -> Summary | None:
-        summary = self.get(node)
-        if summary is not None:
-            self._file.put("summary", (node.sequence, node.level, node.index), None)
-        return summary
+    def __delitem__(self, key: Key, /) -> None:
+        self._file.put(self._table, self._columns(key), None)
 
     def clear(self) -> None:
-        self._file.empty("summary")
+        self._file.empty(self._table)
 
     def __len__(self) -> int:
-        return self._file.count("summary")
-
-
-class _Texts(Shelf[str, str]):
-    """Texts that were paid for are read from the file: they are many, and few are read."""
-
-    def __init__(self, file: _File) -> None:
-        self._file = file
-
-    def get(self, key: str, /) -> str | None:
-        row = self._file.get("text", (key,))
-        return row[0] if row else None
-
-    def __setitem__(self, key: str, text: str, /) -> None:
-        self._file.put("text", (key,), (text,))
-
-    def pop(self, key: str, default: None, /) -> str | None:
-        raise NotImplementedError("cached texts are kept for ever")
-
-    def clear(self) -> None:
-        raise NotImplementedError("cached texts are kept for ever")
-
-    def __len__(self) -> int:
-        return self._file.count("text")
+        return self._file.count(self._table)
 
 
 class SqliteStructure(MemoryStructure):
@@ -359,8 +335,8 @@ class SqliteStructure(MemoryStructure):
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         super().__init__()
         self._file = _File(Path(path), create=create)
-        self._summaries = _Summaries(self._file)
-        self._texts = _Texts(self._file)
+        self._summaries = _OnFile(self._file, "summary", lambda n: (n.sequence, n.level, n.index), _summary)
+        self._texts = _OnFile(self._file, "text", lambda key: (key,), str)
         try:
             with _explaining(self._file.path):
                 self._load()
@@ -436,9 +412,9 @@ class SqliteStructure(MemoryStructure):
         self._answers = {target: Run(target, of) for target, of in answers.items()}
 
 
-def _by_first(rows: Iterator[tuple[Key, str, int]], shared: dict[str, Leaf]) -> dict[Key, dict[str, Leaf]]:
+def _by_first(rows: Iterator[tuple[Name, str, int]], shared: dict[str, Leaf]) -> dict[Name, dict[str, Leaf]]:
     """The leaves of (run, uid, ts) rows, by run."""
-    runs: dict[Key, dict[str, Leaf]] = {}
+    runs: dict[Name, dict[str, Leaf]] = {}
     for name, uid, ts in rows:
         leaf = shared.get(uid)
         if leaf is None or leaf.ts != ts:

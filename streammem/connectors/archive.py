@@ -1,0 +1,137 @@
+"""A zip or a folder as a list of files that are safe to read.
+
+Nothing is extracted. Paths that leave the archive, links, and files that unpack out of all proportion are refused;
+a file damaged in the middle gives what stands before the damage.
+"""
+
+from __future__ import annotations
+
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from streammem.connectors.report import Report
+from streammem.errors import SourceError
+
+CHUNK = 1 << 20
+SMALL = 16 << 20
+"""Below this size a high ratio harms nobody."""
+RATIO_LIMIT = 200
+"""Real exports pack 5 to 30 times; a file of blanks 1,000 times."""
+SIZE_LIMIT = 8 << 30
+
+_BROKEN_READ = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)
+"""What zipfile and the disk raise on damage, on a password and on an unknown compression."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file. `name` is its path inside the archive, NFC, with forward slashes."""
+
+    name: str
+    size: int
+    open: Callable[[], IO[bytes]] = field(repr=False, compare=False)
+    packed: int | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return tuple(self.name.split("/"))
+
+    @property
+    def swollen(self) -> bool:
+        """Whether it unpacks to more than any honest file would."""
+        if self.size > SIZE_LIMIT:
+            return True
+        return self.packed is not None and self.size > max(SMALL, self.packed * RATIO_LIMIT)
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The files of an export, sorted by name."""
+
+    label: str
+    entries: tuple[Entry, ...]
+
+
+@contextmanager
+def opened(path: Path, report: Report) -> Iterator[Archive]:
+    """Open a zip or a folder. Raises SourceError, naming the path, when it is neither."""
+    if path.is_dir():
+        yield Archive(path.name, _sorted(_files_below(path, path, report)))
+    elif not path.exists():
+        raise SourceError(f"{path}: no such file or folder (expected an export: a .zip file or a folder)")
+    else:
+        with _open_zip(path) as unpacked:
+            yield Archive(path.name, _sorted(_files_in(unpacked, report)))
+
+
+def chunks(entry: Entry) -> Iterator[bytes]:
+    """The content of a file, piece by piece. Ends with EOFError where the file is damaged."""
+    try:
+        with entry.open() as stream:
+            while piece := stream.read(CHUNK):
+                yield piece
+    except _BROKEN_READ as error:
+        raise EOFError(f"{entry.name}: {error}") from error
+
+
+def _sorted(entries: Iterator[Entry]) -> tuple[Entry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.name))
+
+
+def _open_zip(path: Path) -> zipfile.ZipFile:
+    try:
+        # Re-zipping by hand often loses the UTF-8 flag; names are then read as cp437 and no channel matches.
+        return zipfile.ZipFile(path, metadata_encoding="utf-8")
+    except UnicodeDecodeError:
+        return zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        raise SourceError(f"{path}: not a readable zip file ({error}); expected a whole .zip or a folder") from None
+
+
+def _files_in(unpacked: zipfile.ZipFile, report: Report) -> Iterator[Entry]:
+    for info in unpacked.infolist():
+        name = unicodedata.normalize("NFC", info.filename.replace("\\", "/"))
+        if not _is_safe(name):
+            report.skipped["unsafe-path"] += 1
+        elif not info.is_dir():
+            yield Entry(name, info.file_size, _opener(unpacked, info), info.compress_size)
+
+
+def _opener(unpacked: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO[bytes]]:
+    return lambda: unpacked.open(info)
+
+
+def _is_safe(name: str) -> bool:
+    parts = name.split("/")
+    return not (name.startswith("/") or ".." in parts or ":" in parts[0] or "\x00" in name)
+
+
+def _files_below(folder: Path, root: Path, report: Report) -> Iterator[Entry]:
+    try:
+        children = sorted(folder.iterdir())
+    except OSError:
+        report.skipped["unreadable-folder"] += 1
+        return
+    for child in children:
+        if child.is_symlink():
+            report.skipped["link"] += 1  # it may lead out of the export, or round in circles
+        elif child.is_dir():
+            yield from _files_below(child, root, report)
+        else:
+            yield from _file(child, root, report)
+
+
+def _file(child: Path, root: Path, report: Report) -> Iterator[Entry]:
+    status = child.stat()
+    if not stat.S_ISREG(status.st_mode):
+        report.skipped["not-a-file"] += 1
+        return
+    name = unicodedata.normalize("NFC", str(PurePosixPath(child.relative_to(root))))
+    yield Entry(name, status.st_size, lambda: child.open("rb"))

@@ -1,0 +1,235 @@
+"""Bytes of JSON to values, exactly and in bounded memory, forgiving one record at a time.
+
+Numbers with a fraction come as the text they were written in: a Slack `ts` must never pass through a double.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from streammem.connectors.archive import Entry, chunks
+from streammem.connectors.report import Report
+
+WHOLE = 8 << 20
+"""Files up to this size are decoded in one go, larger ones record by record."""
+RECORD_LIMIT = 32 << 20
+"""Longest single record: a longer one is refused and ends its file."""
+
+_MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]', re.DOTALL)
+_BLANK = b" \t\r\n,"
+_decoder = msgspec.json.Decoder(float_hook=str)
+
+
+class CutShortError(Exception):
+    """The text ends inside a record."""
+
+
+class NotAListError(Exception):
+    """The top level of the text is something else than a list."""
+
+
+def loads(raw: bytes) -> Any:
+    """Decode one JSON value; what strict decoders refuse (BOM, NaN, lone surrogates, bad UTF-8) is mended.
+
+    Raises ValueError when there is no way to read it. The result never holds a lone surrogate.
+    """
+    try:
+        return _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return _loads_leniently(raw)
+
+
+def _loads_leniently(raw: bytes) -> Any:
+    text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
+    try:
+        return _mended(json.loads(text, strict=False, parse_float=str, parse_constant=lambda _: None))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in value.items()}
+    return value
+
+
+def rows(entry: Entry, origin: str, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON list with their index. Whatever else stands there is rejected, the rest is kept.
+
+    `null` and a file of blanks are empty lists.
+    """
+    index = -1
+    try:
+        for index, value in enumerate(_values(entry)):
+            if isinstance(value, dict):
+                yield index, value
+            elif isinstance(value, ValueError):
+                report.reject("not-json", str(value), f"{origin}#{index}")
+            else:
+                report.reject("not-an-object", f"a record is {type(value).__name__}", f"{origin}#{index}")
+    except NotAListError:
+        report.reject("not-a-list", "expected a JSON list of records", origin)
+    except CutShortError as error:
+        report.reject("truncated-file", str(error), f"{origin}#{index + 1}")
+        report.gap("truncated-file", origin)
+
+
+def _values(entry: Entry) -> Iterator[Any]:
+    """Decoded records; a ValueError stands for one that could not be read."""
+    pieces: Iterable[bytes] = chunks(entry)
+    if entry.size <= WHOLE:
+        collected = _Collected()
+        whole = collected.all(pieces)
+        decoded = _decoded_list(whole) if not collected.damage else None
+        if decoded is not None:
+            yield from decoded
+            return
+        pieces = collected.again(whole)
+    for element in elements(pieces):
+        yield _value(element)
+
+
+class _Collected:
+    """A small file read whole, which remembers where it broke off."""
+
+    def __init__(self) -> None:
+        self.damage: EOFError | None = None
+
+    def all(self, pieces: Iterable[bytes]) -> bytes:
+        whole = bytearray()
+        try:
+            for piece in pieces:
+                whole += piece
+        except EOFError as error:
+            self.damage = error
+        return bytes(whole)
+
+    def again(self, whole: bytes) -> Iterator[bytes]:
+        yield whole
+        if self.damage:
+            raise self.damage
+
+
+def _decoded_list(whole: bytes) -> list[Any] | None:
+    if not whole.removeprefix(codecs.BOM_UTF8).strip():
+        return []
+    try:
+        decoded = _decoder.decode(whole)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if decoded is None:
+        return []
+    if not isinstance(decoded, list):
+        raise NotAListError
+    return decoded
+
+
+def _value(element: bytes) -> Any:
+    try:
+        return loads(element)
+    except ValueError as error:
+        return error
+
+
+def elements(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut a JSON list into the bytes of its elements without decoding them.
+
+    Raises CutShortError after the last whole element when the text ends too early, NotAListError for no list.
+    """
+    cutter = _Cutter()
+    try:
+        for piece in pieces:
+            yield from cutter.feed(piece)
+    except EOFError as error:
+        raise CutShortError(f"damaged after {cutter.offset} bytes: {error}") from error
+    yield from cutter.finish()
+
+
+class _Cutter:
+    """Finds where elements begin and end by their brackets, minding strings."""
+
+    def __init__(self) -> None:
+        self.offset = 0  # bytes given away or dropped so far
+        self._text = b""
+        self._at = 0
+        self._start = 0
+        self._open: list[int] = []
+        self._seen_list = False
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        self._text = self._text[self._start :] + piece
+        self.offset += self._start
+        self._at -= self._start
+        self._start = 0
+        if len(self._text) > RECORD_LIMIT + len(piece):
+            raise CutShortError(f"a record is longer than {RECORD_LIMIT} bytes")
+        yield from self._scan()
+
+    def _scan(self) -> Iterator[bytes]:
+        for mark in _MARK.finditer(self._text, self._at):
+            sign = self._text[mark.start()]
+            if sign == 0x22:
+                if not mark.group(1):
+                    self._at = mark.start()  # the string goes on in the next piece
+                    return
+            elif sign in b"[{":
+                yield from self._opens(sign, mark.start())
+            else:
+                yield from self._closes(sign, mark.start(), mark.end())
+            self._at = mark.end()
+        self._at = len(self._text)
+
+    def _opens(self, sign: int, start: int) -> Iterator[bytes]:
+        if not self._open:
+            self._demand_list(sign)
+            self._start = start + 1
+        elif len(self._open) == 1:
+            yield from self._between(start)
+            self._start = start
+        self._open.append(sign)
+
+    def _demand_list(self, sign: int) -> None:
+        if sign != 0x5B and not self._seen_list:
+            raise NotAListError
+        self._seen_list = True
+
+    def _closes(self, sign: int, start: int, end: int) -> Iterator[bytes]:
+        opening = 0x5B if sign == 0x5D else 0x7B
+        if len(self._open) == 1 and sign == 0x5D:
+            yield from self._between(start)
+            self._open.clear()
+            self._start = end
+            return
+        # A bracket that does not match belongs to a broken record, which must not swallow its neighbours.
+        if opening not in self._open[1:]:
+            return
+        while self._open.pop() != opening:
+            pass
+        if len(self._open) == 1:
+            yield self._text[self._start : end]
+            self._start = end
+
+    def _between(self, end: int) -> Iterator[bytes]:
+        """What stands between two elements and is no comma: a bare string, number or garbage."""
+        for word in self._text[self._start : end].strip(_BLANK).split(b","):
+            if word.strip():
+                yield word.strip()
+
+    def finish(self) -> Iterator[bytes]:
+        rest = self._text[self._start :].strip(_BLANK)
+        if self._open or (self._text[self._at :].strip() and self._seen_list):
+            raise CutShortError(f"ends inside a record at byte {self.offset + self._start}")
+        if not self._seen_list and rest.removeprefix(codecs.BOM_UTF8).strip() not in (b"", b"null"):
+            raise NotAListError
+        return
+        yield  # a generator, so that both ends of the scan read alike
