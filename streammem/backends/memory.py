@@ -62,27 +62,38 @@ class MemoryLog(LogWriter, LogReader):
 
 
 class Run(Generic[Name]):
-    """A sorted set with one leaf for each message: of two leaves of a message the earlier stays."""
+    """A sorted set with one leaf for each message: of two leaves of a message the earlier stays.
 
-    __slots__ = ("leaves", "name", "of")
+    It is sorted when its order is first asked for: most runs are never looked at between opening and closing.
+    """
+
+    __slots__ = ("_sorted", "name", "of")
 
     def __init__(self, name: Name, of: dict[str, Leaf] | None = None) -> None:
         self.name: Name = name
         self.of = {} if of is None else of
-        self.leaves = SortedList(self.of.values())
+        self._sorted: SortedList | None = None
 
     def __len__(self) -> int:
         return len(self.of)
 
+    @property
+    def leaves(self) -> SortedList:
+        """The leaves in order."""
+        if self._sorted is None:
+            self._sorted = SortedList(self.of.values())
+        return self._sorted
+
     def add(self, leaf: Leaf) -> bool:
         """Whether this changed anything."""
         known = self.of.get(leaf.uid)
-        if known is not None:
-            if known.ts <= leaf.ts:
-                return False
-            self.leaves.remove(known)
+        if known is not None and known.ts <= leaf.ts:
+            return False
         self.of[leaf.uid] = leaf
-        self.leaves.add(leaf)
+        if self._sorted is not None:
+            self._sorted.add(leaf)
+            if known is not None:
+                self._sorted.remove(known)
         return True
 
     def rank(self, leaf: Leaf) -> int:
@@ -113,6 +124,15 @@ def _beats(fact: Fact, standing: Fact | None) -> bool:
 
 def _reads_the_same(fact: Fact, other: Fact | None) -> bool:
     return other is not None and msgspec.structs.replace(fact, version=other.version) == other
+
+
+def _least(marks: Many[tuple[Sequence, Leaf]]) -> dict[Sequence, Leaf]:
+    least: dict[Sequence, Leaf] = {}
+    for sequence, leaf in marks:
+        known = least.setdefault(sequence, leaf)
+        if leaf < known:
+            least[sequence] = leaf
+    return least
 
 
 class Shelf(Protocol[Key, Value]):
@@ -209,10 +229,10 @@ class MemoryStructure(StructureStore):
 
     def _stand(self, key: tuple[str, ...], fact: Fact) -> None:
         self._facts.setdefault(home(fact), {})[key] = fact
-        self._save("fact", (key,), fact)
+        self._save("fact", (_pack(key),), fact)
 
     async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
-        for sequence, leaf in marks:
+        for sequence, leaf in _least(marks).items():
             generation = self._tick()
             since, mark = self._due.get(sequence) or (generation, Due(sequence, generation, leaf))
             earliest = min(mark.earliest, leaf)

@@ -38,9 +38,6 @@ PENDING = 20_000
 
 Name = TypeVar("Name", int, str)
 
-_PLAIN = (str, int, bytes, bool)
-"""Types of columns that SQLite takes as they are."""
-
 _LOG = 0x73744C47  # "stLG" and "stST": what `file` and the next opening see
 _STRUCTURE = 0x73745354
 
@@ -239,7 +236,9 @@ class _File:
 
     def put(self, table: str, key: tuple[object, ...], values: tuple[object, ...] | None) -> None:
         """Write a row; None removes it."""
-        self._pending[table][self._columns(key)] = None if values is None else self._columns(values)
+        if values and isinstance(values[0], msgspec.Struct):
+            values = (_pack(values[0]),)
+        self._pending[table][self._key(key)] = values
         self._rows += 1
         if self._rows >= PENDING:
             self.commit()
@@ -256,7 +255,7 @@ class _File:
         """The values of a row, None where there is none."""
         if isinstance(key[0], Sequence) and key[0] not in self.numbers:
             return None
-        columns = self._columns(key)
+        columns = self._key(key)
         if columns in self._pending[table] or table in self._emptied:
             return self._pending[table].get(columns)
         with _explaining(self.path):
@@ -286,11 +285,8 @@ class _File:
         self._emptied.clear()
         self._rows = 0
 
-    def _columns(self, parts: tuple[object, ...]) -> tuple[Any, ...]:
-        return tuple([part if type(part) in _PLAIN else self._column(part) for part in parts])
-
-    def _column(self, part: object) -> int | bytes:
-        return self._number(part) if isinstance(part, Sequence) else _pack(part)
+    def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (self._number(key[0]), *key[1:]) if isinstance(key[0], Sequence) else key
 
     def _number(self, sequence: Sequence) -> int:
         """Rows name a sequence by a number of this file's own: its name is longer than a row."""

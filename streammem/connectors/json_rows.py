@@ -124,7 +124,7 @@ def _decoded_list(whole: bytes) -> list[Any] | None:
     if not whole.removeprefix(codecs.BOM_UTF8).strip():
         return []
     try:
-        decoded = _decoder.decode(whole)
+        decoded = _decoder.decode(whole.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if decoded is None:
@@ -191,6 +191,8 @@ class _Cutter:
 
     def _opens(self, sign: int, start: int) -> Iterator[bytes]:
         if not self._open:
+            if self._seen_list:
+                yield from self._between(start)
             self._demand_list(sign)
             self._start = start + 1
         elif len(self._open) == 1:
@@ -226,10 +228,10 @@ class _Cutter:
                 yield word.strip()
 
     def finish(self) -> Iterator[bytes]:
-        rest = self._text[self._start :].strip(_BLANK)
-        if self._open or (self._text[self._at :].strip() and self._seen_list):
+        if self._open:
             raise CutShortError(f"ends inside a record at byte {self.offset + self._start}")
-        if not self._seen_list and rest.removeprefix(codecs.BOM_UTF8).strip() not in (b"", b"null"):
+        rest = self._text[self._start :].removeprefix(codecs.BOM_UTF8).strip()
+        if not self._seen_list and rest not in (b"", b"null"):
             raise NotAListError
-        return
-        yield  # a generator, so that both ends of the scan read alike
+        if self._seen_list:
+            yield from self._between(len(self._text))

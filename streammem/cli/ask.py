@@ -1,0 +1,191 @@
+"""`streammem ask`: a question to a memory, answered with messages as they were said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streammem.cli import opening, shown
+from streammem.cli.opening import JsonOption, MemoryOption, WorkspaceOption
+from streammem.cli.running import run
+
+if TYPE_CHECKING:
+    from streammem.records import Answer, Query
+    from streammem.settings import Settings
+
+
+def ask(
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know, in your own words.")],
+    memory: MemoryOption,
+    asker: Annotated[
+        str | None,
+        typer.Option("--as", metavar="USER", help="Who asks, by id or name: their private channels are searched too."),
+    ] = None,
+    as_of: Annotated[
+        str | None,
+        typer.Option("--as-of", metavar="TIME", help="Answer with what had been said by then (a date: its end)."),
+    ] = None,
+    channels: Annotated[
+        list[str] | None,
+        typer.Option("--channel", metavar="C", help="Only this channel, by id or name. May be given more than once."),
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages from then on.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages up to then (a date: its end).")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, max=200, help="Most messages to return. [default: 20]")] = None,
+    budget: Annotated[int | None, typer.Option(min=100, help="Most tokens to return. [default: 3000]")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Search every channel, private ones too: for whoever may read them all.")
+    ] = False,
+    workspace: WorkspaceOption = None,
+    explain: Annotated[bool, typer.Option(help="Show how each message was found, and where the time went.")] = False,
+    as_json: JsonOption = False,
+) -> int:
+    """Ask a question; the answer is messages as they were said, with speaker, channel and time.
+
+    Without --as only public channels are searched, and the answer says how many others there are.
+
+    TIME is a date (2026-03-01) or a date-time (2026-03-01T14:30), UTC unless it ends in a zone (+02:00).
+
+    \b
+    streammem ask "who approved DOC-042?" --memory team --as mira
+    streammem ask "what was the launch date?" --memory team --as-of 2026-03-01 --explain
+    """
+    from streammem.cli import times  # noqa: PLC0415 - `streammem --help` needs none of it
+    from streammem.records import Query  # noqa: PLC0415
+
+    query = Query(
+        text=question,
+        workspace=workspace or "",
+        asker=asker,
+        everything=everything,
+        as_of=times.end("--as-of", as_of),
+        channels=tuple(channels or ()),
+        since=times.start("--since", since),
+        until=times.end("--until", until),
+        limit=limit,
+        budget=budget,
+    )
+    answer = run(_answer(memory, query, opening.settings()))
+    if as_json:
+        shown.put_json(answer_to_json(answer))
+    else:
+        put_answer(answer, explain=explain)
+    return 0
+
+
+async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
+    async with opening.open_(path, settings) as memory:
+        return await memory.ask(query)
+
+
+# ---------------------------------------------------------------------------------------------- for programs
+
+
+def answer_to_json(answer: Answer) -> dict[str, Any]:
+    """The answer with times as ISO 8601."""
+    import msgspec  # noqa: PLC0415
+
+    plain: dict[str, Any] = {name: msgspec.to_builtins(getattr(answer, name)) for name in answer.__struct_fields__}
+    plain["as_of"] = None if answer.as_of is None else shown.utc(answer.as_of)
+    plain["evidence"] = [_evidence_to_json(item) for item in answer.evidence]
+    plain["headers"] = [
+        {**_all_fields(h), "first": shown.utc(h.first), "last": shown.utc(h.last)} for h in answer.headers
+    ]
+    return plain
+
+
+def _evidence_to_json(item: Any) -> dict[str, Any]:
+    fields = _all_fields(item)
+    return {**fields, "ts": shown.utc(item.ts), "found_by": [_all_fields(found) for found in item.found_by]}
+
+
+def _all_fields(record: Any) -> dict[str, Any]:
+    """Every field, defaults too: programs should not have to know those."""
+    import msgspec  # noqa: PLC0415
+
+    return {name: msgspec.to_builtins(getattr(record, name)) for name in record.__struct_fields__}
+
+
+# ------------------------------------------------------------------------------------------------ for people
+
+
+def put_answer(answer: Answer, *, explain: bool) -> None:
+    """Print evidence, headers and the honest account."""
+    from rich.text import Text  # noqa: PLC0415
+
+    out = shown.console()
+    if answer.abstained:
+        out.print(Text("Nothing that was said answers this well enough.", style="bold"), soft_wrap=True)
+    for number, item in enumerate(answer.evidence, 1):
+        _put_evidence(number, item, explain=explain)
+    if answer.headers:
+        out.print(Text("Around it (generated summaries, for orientation only)", style="bold"), soft_wrap=True)
+    for header in answer.headers:
+        _put_header(header)
+    for sentence in _account(answer, explain=explain):
+        out.print(Text(shown.line(sentence), style="dim"), soft_wrap=True)
+
+
+def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    out = shown.console()
+    head = Text.assemble(
+        (f"{number:>2}  ", "dim"),
+        (shown.line(item.user_name or item.user), "bold"),
+        (f"  #{shown.line(item.channel_name or item.channel)}", "cyan"),
+        f"  {shown.minute(item.ts)}",
+        ("  edited" if item.edited else "", "dim"),
+        (f"  [{', '.join(item.markers)}]" if item.markers else "", "green"),
+        (f"  {item.stage} {_signals(item)}", "dim"),
+    )
+    out.print(head, soft_wrap=True)
+    for text in shown.plain(item.text).split("\n"):
+        out.print(Text(f"    {text}"), soft_wrap=True)
+    for found in item.found_by if explain else ():
+        out.print(Text(f"      found: {_found(found)}", style="dim"), soft_wrap=True)
+    if explain and item.permalink:
+        out.print(Text(f"      {shown.line(item.permalink)}", style="dim"), soft_wrap=True)
+    out.print()
+
+
+def _signals(item: Any) -> str:
+    return ", ".join(dict.fromkeys(shown.line(found.signal) for found in item.found_by))
+
+
+def _found(found: Any) -> str:
+    rank = f", rank {found.rank}" if found.rank is not None else ""
+    score = f", score {found.score:.3f}" if found.score is not None else ""
+    return f"{found.stage} by {shown.line(found.signal)}{rank}{score}" + (
+        f", {shown.line(found.path)}" if found.path else ""
+    )
+
+
+def _put_header(header: Any) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    spell = f"{shown.minute(header.first)[:10]} to {shown.minute(header.last)[:10]}"
+    head = f"  {header.view} {shown.line(header.label or header.tree)}, level {header.level}, {spell}"
+    out = shown.console()
+    out.print(Text(head, style="dim"), soft_wrap=True)
+    out.print(Text(f"    {shown.line(header.text)}"), soft_wrap=True)
+
+
+def _account(answer: Answer, *, explain: bool) -> list[str]:
+    """What stands behind the answer: how much, as of when, what was not searched, how long it took."""
+    said = f"{len(answer.evidence)} messages, {answer.tokens} tokens"
+    asked = f", as of {shown.minute(answer.as_of)}" if answer.as_of is not None else ""
+    account = [said + asked, *answer.notes]
+    if answer.hidden_channels and not any("not searched" in note for note in answer.notes):
+        account.append(hidden(answer.hidden_channels))
+    if explain:
+        account.append("time: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in answer.timings_ms.items()))
+    return account
+
+
+def hidden(channels: int) -> str:
+    """How many channels the answer could not use, and what to do about it."""
+    what = "1 private channel was" if channels == 1 else f"{channels} private channels were"
+    return f"{what} not searched: use --as USER or --all"

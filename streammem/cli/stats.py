@@ -1,0 +1,35 @@
+"""`streammem stats`: what a memory holds, counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streammem.cli import opening, shown
+from streammem.cli.opening import JsonOption, MemoryOption
+from streammem.cli.running import run
+
+if TYPE_CHECKING:
+    from streammem.flows.stats import Stats
+    from streammem.settings import Settings
+
+
+def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
+    """Count what a memory holds: messages, forests, vectors, summaries and how stale they are."""
+    counted = run(_stats(memory, opening.settings()))
+    size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
+    if as_json:
+        shown.put_json({**msgspec.to_builtins(counted), "bytes": size})
+        return 0
+    workspaces = ", ".join(counted.workspaces) or "none yet"
+    shown.put_counts("Memory", {"path": memory, "bytes": size, "workspaces": workspaces})
+    for part in ("structure", "forests", "summaries", "vectors", "applied"):
+        shown.put_counts(part.capitalize(), getattr(counted, part))
+    return 0
+
+
+async def _stats(path: Path, settings: Settings) -> Stats:
+    async with opening.open_(path, settings) as memory:
+        return await memory.stats()
