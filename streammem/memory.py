@@ -209,6 +209,12 @@ class Memory:
             forest = self._parts.settings.forest
             return await stats(self._parts.structure, self._parts.index, forest.k, forest.lifecycle_markers)
 
+    async def backlog(self) -> dict[str, int]:
+        """How much there is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""
+        structure, end = self._parts.structure, await self._parts.log.end()
+        placed, embedded = await structure.applied(STRUCTURED), await structure.applied(INDEXED)
+        return {"log": end - placed, "index": end - embedded, "summaries": (await structure.counts())["due"]}
+
     async def rebuild(self, progress: Progress | None = None) -> Summarized:
         """Drop everything but the log and build it again: after a change of k, rule table or model, or a fault."""
         async with self._writing:

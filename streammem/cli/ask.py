@@ -9,6 +9,7 @@ import typer
 
 from streammem.cli import opening, shown
 from streammem.cli.opening import JsonOption, MemoryOption, WorkspaceOption
+from streammem.cli.progress import Progress
 from streammem.cli.running import run
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def ask(
         bool, typer.Option("--all", help="Search every channel, private ones too: for whoever may read them all.")
     ] = False,
     workspace: WorkspaceOption = None,
-    explain: Annotated[bool, typer.Option(help="Show how each message was found, and where the time went.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how each message was found, and where the time went.")] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask a question; the answer is messages as they were said, with speaker, channel and time.
@@ -76,8 +77,10 @@ def ask(
 
 
 async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
-    async with opening.open_(path, settings) as memory:
-        return await memory.ask(query)
+    with Progress(opening.BUILDING) as progress:
+        async with opening.open_(path, settings) as memory:
+            await memory.settle(progress)  # what an import that was stopped has left to do
+            return await memory.ask(query)
 
 
 # ---------------------------------------------------------------------------------------------- for programs

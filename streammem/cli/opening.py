@@ -18,6 +18,9 @@ WorkspaceOption = Annotated[
     str | None, typer.Option("--workspace", metavar="W", help="The workspace, needed only when a memory has several.")
 ]
 
+BUILDING = {"log": "placing", "index": "embedding", "summaries": "summarising sequences"}
+"""What people read for the stages that build a memory."""
+
 
 def settings() -> Settings:
     """The settings of this process; logging is set up by them."""

@@ -6,10 +6,13 @@ import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from streammem.cli.running import heed_cancelling
 from streammem.cli.shown import say
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
 
 EVERY = 5.0
 """Seconds between lines when stderr is not a terminal."""
@@ -20,6 +23,7 @@ class Face(Protocol):
 
     def begin(self) -> None: ...
     def show(self, stage: Stage) -> None: ...
+    def acknowledge(self, position: int) -> None: ...
     def end(self) -> None: ...
 
 
@@ -75,6 +79,10 @@ class Progress:
         """Say how many there will be; again when it is known better."""
         self._stage(stage).total = total
 
+    def acknowledge(self, position: int) -> None:
+        """Say that everything up to a position of the log is durable."""
+        self._face.acknowledge(position)
+
     def done(self, stage: str) -> int:
         """How many are done."""
         return self._stage(stage).done
@@ -99,6 +107,9 @@ class _Lines:
             self._said = time.monotonic()
             say(str(stage))
 
+    def acknowledge(self, position: int) -> None:
+        say(f"acknowledged {position}")
+
     def end(self) -> None:
         pass
 
@@ -113,7 +124,8 @@ class _Bars:
 
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
         self._rich = Rich(*columns, console=Console(stderr=True, markup=False), transient=True)
-        self._bars: dict[str, int] = {}
+        self._bars: dict[str, TaskID] = {}
+        self._acknowledged: TaskID | None = None
 
     def begin(self) -> None:
         self._rich.start()
@@ -123,6 +135,11 @@ class _Bars:
             self._bars[stage.name] = self._rich.add_task(stage.label, total=None, told="")
         told = str(stage).partition(": ")[2]
         self._rich.update(self._bars[stage.name], completed=stage.done, total=stage.total, told=told)
+
+    def acknowledge(self, position: int) -> None:
+        if self._acknowledged is None:
+            self._acknowledged = self._rich.add_task("acknowledged", total=None, told="")
+        self._rich.update(self._acknowledged, told=f"{position:,} events are durable")
 
     def end(self) -> None:
         self._rich.stop()

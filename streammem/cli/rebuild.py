@@ -32,7 +32,6 @@ def rebuild(memory: MemoryOption, as_json: JsonOption = False) -> int:
 
 
 async def _rebuild(path: Path, settings: Settings) -> Summarized:
-    labels = {"log": "structure", "index": "vectors", "summaries": "summaries (sequences)"}
-    with Progress(labels) as progress:
+    with Progress(opening.BUILDING) as progress:
         async with opening.open_(path, settings, rebuild=True) as memory:
             return await memory.rebuild(progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -11,6 +10,8 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Ctrl-C cancels the work, which closes what it opened, and raises KeyboardInterrupt."""
+    import asyncio  # noqa: PLC0415 - `streammem --help` needs none of it
+
     runner = asyncio.Runner()
     try:
         result = runner.run(work)
@@ -25,6 +26,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def heed_cancelling() -> None:
     """Raise CancelledError if Ctrl-C was pressed: for work that computes for long without waiting for anything."""
+    import asyncio  # noqa: PLC0415
+
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

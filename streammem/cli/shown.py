@@ -7,10 +7,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from streammem.core.events import moment
-
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -32,16 +28,22 @@ def line(text: str) -> str:
 
 def utc(microseconds: int) -> str:
     """ISO 8601 with Z, as short as it is exact."""
+    from streammem.core.events import moment  # noqa: PLC0415 - `streammem --help` needs none of it
+
     return moment(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def minute(microseconds: int) -> str:
     """A time for people."""
+    from streammem.core.events import moment  # noqa: PLC0415
+
     return f"{moment(microseconds):%Y-%m-%d %H:%M} UTC"
 
 
 def as_json(value: Any) -> str:
     """Indented JSON that keeps every character of the value but prints none that a terminal obeys."""
+    import msgspec  # noqa: PLC0415
+
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return _RAW_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 

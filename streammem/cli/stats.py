@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from streammem.cli import opening, shown
 from streammem.cli.opening import JsonOption, MemoryOption
 from streammem.cli.running import run
@@ -18,6 +16,8 @@ if TYPE_CHECKING:
 
 def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
     """Count what a memory holds: messages, forests, vectors, summaries and how stale they are."""
+    import msgspec  # noqa: PLC0415 - `streammem --help` needs none of it
+
     counted = run(_stats(memory, opening.settings()))
     size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
     if as_json:

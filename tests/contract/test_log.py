@@ -1,0 +1,255 @@
+"""What the flows rely on in a log: keys once, order, durability of what was acknowledged."""
+
+import asyncio
+import os
+import sqlite3
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from streammem.backends.memory import MemoryLog
+from streammem.backends.sqlite import SqliteLog, SqliteStructure
+from streammem.errors import MemoryFormatError, SettingsError, TransientError
+from streammem.records import ChannelRef, MessageEvent
+from tests.strategies import histories, keyed
+
+
+def said(number: int) -> tuple[str, MessageEvent]:
+    return f"key-{number}", MessageEvent(workspace="W", channel=ChannelRef(id="C"), id=str(number), text="ok ☃")
+
+
+async def test_a_new_log_is_empty(log):
+    assert await log.end() == 0
+    assert await log.read(0, 10) == []
+
+
+async def test_appending_nothing_changes_nothing(log):
+    done = await log.append([])
+    assert (done.accepted, done.duplicates, done.position) == (0, 0, 0)
+
+
+async def test_entries_are_read_in_the_order_in_which_they_were_appended(log):
+    await log.append([said(2), said(1)])
+    await log.append([said(0)])
+    assert [(e.position, e.key, e.event) for e in await log.read(0, 10)] == [
+        (1, *said(2)),
+        (2, *said(1)),
+        (3, *said(0)),
+    ]
+
+
+async def test_a_key_is_appended_once(log):
+    await log.append([said(1), said(2)])
+    done = await log.append([said(2), said(3), said(3), said(1)])
+    assert (done.accepted, done.duplicates, done.position) == (1, 3, 3)
+    assert [e.key for e in await log.read(0, 10)] == ["key-1", "key-2", "key-3"]
+
+
+async def test_the_first_event_of_a_key_stays(log):
+    await log.append([said(1)])
+    await log.append([("key-1", said(2)[1])])
+    assert (await log.read(0, 1))[0].event == said(1)[1]
+
+
+async def test_positions_have_no_gaps_after_duplicates(log):
+    await log.append([said(1)])
+    await log.append([said(1)] * 5)
+    done = await log.append([said(2)])
+    assert done.position == await log.end() == 2
+
+
+async def test_reading_starts_after_a_position_and_stops_at_the_limit(log):
+    await log.append([said(n) for n in range(10)])
+    assert [e.position for e in await log.read(3, 4)] == [4, 5, 6, 7]
+    assert [e.position for e in await log.read(8, 100)] == [9, 10]
+    assert await log.read(10, 5) == []
+    assert await log.read(99, 5) == []
+    assert await log.read(0, 0) == []
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=histories())
+def test_any_history_comes_back_from_the_file_as_it_went_in(tmp_path_factory, history):
+    async def both() -> None:
+        model, path = MemoryLog(), tmp_path_factory.mktemp("log") / "log.sqlite"
+        for half in (history[::2], history):
+            log = SqliteLog(path)
+            assert await log.append(keyed(half)) == await model.append(keyed(half))
+            log.close()
+        log = SqliteLog(path)
+        assert await log.read(0, 1000) == await model.read(0, 1000)
+        log.close()
+
+    asyncio.run(both())
+
+
+async def test_the_file_refuses_updates_and_deletes(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    await log.append([said(1)])
+    log.close()
+    other = sqlite3.connect(tmp_path / "log.sqlite")
+    for statement in ("UPDATE log SET event = x'00'", "DELETE FROM log"):
+        with pytest.raises(sqlite3.IntegrityError, match="append-only"):
+            other.execute(statement)
+    other.close()
+
+
+async def test_a_log_that_another_process_appends_to_can_be_read(tmp_path):
+    writer, reader = SqliteLog(tmp_path / "log.sqlite"), SqliteLog(tmp_path / "log.sqlite")
+    await writer.append([said(1)])
+    assert await reader.end() == 1
+    await writer.append([said(2)])
+    assert [e.key for e in await reader.read(1, 5)] == ["key-2"]
+    writer.close()
+    reader.close()
+
+
+async def test_a_failed_append_leaves_nothing_behind(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    with pytest.raises(sqlite3.Error):
+        await log.append([said(1), (object(), said(2)[1])])
+    assert await log.end() == 0
+    assert (await log.append([said(1)])).accepted == 1
+    log.close()
+
+
+async def test_a_log_held_by_a_writer_asks_to_be_tried_again(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    other = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    log._db.execute("PRAGMA busy_timeout = 0")
+    with pytest.raises(TransientError, match="locked"):
+        await log.append([said(1)])
+    other.close()
+    assert (await log.append([said(1)])).accepted == 1
+    log.close()
+
+
+# ------------------------------------------------------------------------------------------- files that will not do
+
+FILES = pytest.mark.parametrize("backend", [SqliteLog, SqliteStructure])
+
+
+@FILES
+def test_closing_twice_is_no_fault(backend, tmp_path):
+    opened = backend(tmp_path / "file")
+    opened.close()
+    opened.close()
+
+
+@FILES
+def test_a_missing_file_is_named_when_it_must_not_be_made(backend, tmp_path):
+    with pytest.raises(SettingsError, match=r"no file .*absent"):
+        backend(tmp_path / "absent", create=False)
+    assert not (tmp_path / "absent").exists()
+
+
+@FILES
+def test_a_file_in_a_missing_directory_is_a_settings_error(backend, tmp_path):
+    with pytest.raises(SettingsError, match="check that its directory exists"):
+        backend(tmp_path / "nowhere" / "file")
+
+
+@FILES
+def test_a_directory_in_the_place_of_the_file_is_a_settings_error(backend, tmp_path):
+    with pytest.raises(SettingsError, match="check that"):
+        backend(tmp_path)
+
+
+@FILES
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_file_that_may_not_be_written_is_a_settings_error(backend, tmp_path):
+    backend(tmp_path / "file").close()
+    (tmp_path / "file").chmod(0o400)
+    tmp_path.chmod(0o500)
+    with pytest.raises(SettingsError, match="yours to write"):
+        backend(tmp_path / "file")
+
+
+@FILES
+def test_a_file_of_something_else_is_refused_and_left_alone(backend, tmp_path):
+    file = tmp_path / "file"
+    file.write_text("dear diary\n" * 500)
+    with pytest.raises(MemoryFormatError, match="not a streammem file"):
+        backend(file)
+    assert file.read_text() == "dear diary\n" * 500
+
+
+@FILES
+def test_a_database_of_something_else_is_refused(backend, tmp_path):
+    db = sqlite3.connect(tmp_path / "file")
+    db.execute("CREATE TABLE diary (day, text)")
+    db.close()
+    with pytest.raises(MemoryFormatError, match="not the streammem file it should be"):
+        backend(tmp_path / "file")
+
+
+def test_log_and_structure_cannot_stand_in_for_each_other(tmp_path):
+    SqliteLog(tmp_path / "log").close()
+    SqliteStructure(tmp_path / "structure").close()
+    with pytest.raises(MemoryFormatError, match="not the streammem file it should be"):
+        SqliteLog(tmp_path / "structure")
+    with pytest.raises(MemoryFormatError, match="not the streammem file it should be"):
+        SqliteStructure(tmp_path / "log")
+
+
+@FILES
+def test_a_file_of_another_format_is_refused(backend, tmp_path):
+    backend(tmp_path / "file").close()
+    db = sqlite3.connect(tmp_path / "file")
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(MemoryFormatError, match="format 99"):
+        backend(tmp_path / "file")
+
+
+async def test_a_torn_log_says_so(tmp_path):
+    file = tmp_path / "log"
+    log = SqliteLog(file)
+    await log.append([said(n) for n in range(500)])
+    log.close()
+    file.write_bytes(file.read_bytes()[:8192] + b"\xff" * (file.stat().st_size - 8192))
+    log = SqliteLog(file)
+    with pytest.raises(MemoryFormatError, match="damaged"):
+        await log.read(0, 500)
+    log.close()
+
+
+async def test_an_entry_that_is_no_event_is_named_by_its_position(tmp_path):
+    log = SqliteLog(tmp_path / "log")
+    await log.append([said(1)])
+    log._db.execute("INSERT INTO log (key, event) VALUES ('k', '{}')")
+    with pytest.raises(MemoryFormatError, match="position 2"):
+        await log.read(0, 5)
+    log.close()
+
+
+# ---------------------------------------------------------------------------------------------------- the great kill
+
+APPENDER = """
+import asyncio, sys
+from streammem.backends.sqlite import SqliteLog
+from streammem.records import ChannelRef, MessageEvent
+
+async def main():
+    log, n = SqliteLog(sys.argv[1]), 0
+    while True:
+        batch = [MessageEvent(workspace="W", channel=ChannelRef(id="C"), id=str(n + i), text="x") for i in range(7)]
+        done = await log.append([(f"key-{e.id}", e) for e in batch])
+        n += len(batch)
+        print(done.position, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.013, 0.057, 0.171])
+async def test_what_was_acknowledged_survives_a_kill(killed_after, tmp_path, seconds):
+    acknowledged = [int(line) for line in killed_after(APPENDER, tmp_path / "log", seconds)]
+    log = SqliteLog(tmp_path / "log", create=False)
+    entries = await log.read(0, 1_000_000)
+    log.close()
+    assert len(entries) >= acknowledged[-1] > 0
+    assert [e.position for e in entries] == list(range(1, len(entries) + 1))
+    assert [e.key for e in entries] == [f"key-{n}" for n in range(len(entries))]
+    assert len(entries) % 7 == 0, "a batch is whole or absent"
