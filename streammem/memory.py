@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,8 +29,12 @@ from streammem.flows.stats import Stats, stats
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.verify import Verified, replay, verify
-from streammem.ports import Embedder
+from streammem.ports import Embedder, Vectors
 from streammem.records import Answer, Event, Query
+
+if TYPE_CHECKING:
+    from streammem.core.baselines import Corpus
+    from streammem.flows.evaluate import Dataset
 
 Progress = Callable[[str, int], None]
 """Told, by stage (`log`, `index`, `summaries`, `replay`), how many more are done."""
@@ -208,6 +214,16 @@ class Memory:
         async with self._writing:
             forest = self._parts.settings.forest
             return await stats(self._parts.structure, self._parts.index, forest.k, forest.lifecycle_markers)
+
+    async def corpus(self, dataset: Dataset) -> Corpus:
+        """A data set that this memory holds as flat baselines rank it, with this memory's vectors (flows.evaluate)."""
+        from streammem.flows.evaluate import corpus_of  # noqa: PLC0415 - only `eval` measures
+
+        return await corpus_of(dataset, self._parts.index, self._parts.embedder)
+
+    def encode(self, texts: Many[str]) -> Vectors:
+        """Texts to unit vectors, by the memory's model."""
+        return self._parts.embedder.encode(texts)
 
     async def backlog(self) -> dict[str, int]:
         """How much there is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""

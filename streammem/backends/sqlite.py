@@ -72,13 +72,17 @@ _fact: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
 # ---------------------------------------------------------------------------------------------- opening, errors
 
 
+def _unwritable(path: Path, error: sqlite3.Error) -> SettingsError:
+    return SettingsError(f"cannot write {path} ({error}): check that its directory exists and is yours to write")
+
+
 def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
     """The error of the tree that says what SQLite's means for the caller; itself when it is a fault of ours."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return TransientError(f"cannot reach {path} now: {error}")
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return SettingsError(f"cannot write {path} ({error}): check that its directory exists and is yours to write")
+        return _unwritable(path, error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return MemoryFormatError(f"{path} is damaged or not a streammem file ({error}): put back a copy or rebuild it")
     return error
@@ -225,13 +229,19 @@ class _File:
         try:
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is replayed from the log
-            self._db.execute("PRAGMA cache_size = -16000")  # 16 MB: messages that arrive out of order touch many pages
-            self._db.execute("PRAGMA wal_autocheckpoint = 4000")  # the same 16 MB
+            self._db.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB, like the pages below
             _establish(self._db, self.path, _STRUCTURE, _STRUCTURE_SCHEMA)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            code = error.sqlite_errorcode & 0xFF
+            if code == sqlite3.SQLITE_BUSY:
                 raise MemoryHeldError(f"{self.path} is open in another process: wait for it or stop it") from None
+            if code == sqlite3.SQLITE_IOERR:  # so it says in this mode where files may only be read
+                raise _unwritable(self.path, error) from None
             raise
+
+    def widen(self) -> None:
+        """Make room for pages once all has been read: messages that arrive out of order touch many of them."""
+        self._db.execute("PRAGMA cache_size = -16000")
 
     def close(self) -> None:
         self._db.close()
@@ -338,6 +348,7 @@ class SqliteStructure(MemoryStructure):
         try:
             with _explaining(self._file.path):
                 self._load()
+                self._file.widen()
         except msgspec.MsgspecError as error:
             self._file.close()
             raise MemoryFormatError(f"{path} cannot be read ({error}): rebuild it from the log") from error

@@ -79,11 +79,10 @@ class Account:
         """How long it took, or has taken so far."""
         return (self._ended or time.monotonic()) - self._began
 
-    @property
-    def expected(self) -> int:
-        """How many events will have been accepted at the end, going by the share of the bytes that is read."""
+    def whole(self, part: int) -> int:
+        """What a count will be at the end, going by the share of the bytes that is read."""
         share = self.report.bytes_done / self.report.bytes_total if self.report.bytes_total else 1.0
-        return round(self.accepted / share) if share > 0 else self.accepted
+        return round(part / share) if share > 0 else part
 
     def to_json(self) -> dict[str, Any]:
         """The whole account."""
@@ -98,21 +97,26 @@ class Account:
             "skipped": dict(sorted(report.skipped.items())),
             "gaps": dict(sorted(report.gaps.items())),
             "examples": [_example(refusal) for kept in self._examples.values() for refusal in kept],
-            "gap_examples": [{"reason": g.reason, "origin": g.origin, "missing": g.missing} for g in report.gap_examples],
+            "gap_examples": [
+                {"reason": g.reason, "origin": g.origin, "missing": g.missing} for g in report.gap_examples
+            ],
             "notes": list(report.notes),
             "seconds": round(self.seconds, 2),
             "messages_per_s": round(self.messages / max(self.seconds, 1e-3), 1),
         }
 
     def check(self, source: Path) -> None:
-        """Raise SourceError when nothing at all came in: zero is never a success."""
-        if self.accepted or self.duplicates:
+        """Raise SourceError when no message came in: zero is never a success."""
+        if self.messages and (self.accepted or self.duplicates):
             return
-        whys = [f"{n} {reason}" for reason, n in (self.report.rejected + self._refused + self.report.ignored).items()]
-        raise SourceError(
-            f"nothing was imported from {source}: {self.report.read} records read"
-            + (f" ({', '.join(whys)})" if whys else ", is it the export you meant?")
+        refused = self.report.rejected + self._refused + self.report.ignored
+        whys = ", ".join(f"{count} {reason}" for reason, count in refused.items()) or "is it the export you meant?"
+        what = (
+            f"no messages in {source}, only people and channels"
+            if self.accepted + self.duplicates
+            else (f"nothing was imported from {source}")
         )
+        raise SourceError(f"{what}: {self.report.read} records read, {whys}")
 
 
 def _example(refusal: Refusal) -> dict[str, str]:

@@ -11,13 +11,14 @@ from streammem.cli import opening, shown
 from streammem.cli.opening import JsonOption, MemoryOption, WorkspaceOption
 from streammem.cli.progress import Progress
 from streammem.cli.running import run
+from streammem.errors import QueryError
 
 if TYPE_CHECKING:
     from streammem.records import Answer, Query
     from streammem.settings import Settings
 
 
-def ask(
+def ask(  # noqa: PLR0917 - typed by name
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know, in your own words.")],
     memory: MemoryOption,
     asker: Annotated[
@@ -33,14 +34,18 @@ def ask(
         typer.Option("--channel", metavar="C", help="Only this channel, by id or name. May be given more than once."),
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages from then on.")] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Only messages up to then (a date: its end).")] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only messages up to then (a date: its end).")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, max=200, help="Most messages to return. [default: 20]")] = None,
     budget: Annotated[int | None, typer.Option(min=100, help="Most tokens to return. [default: 3000]")] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Search every channel, private ones too: for whoever may read them all.")
     ] = False,
     workspace: WorkspaceOption = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Show how each message was found, and where the time went.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show how each message was found, and where the time went.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask a question; the answer is messages as they were said, with speaker, channel and time.
@@ -52,10 +57,12 @@ def ask(
     \b
     streammem ask "who approved DOC-042?" --memory team --as mira
     streammem ask "what was the launch date?" --memory team --as-of 2026-03-01 --explain
-    """
+    """  # noqa: D301 - click wants the backspace
     from streammem.cli import times  # noqa: PLC0415 - `streammem --help` needs none of it
     from streammem.records import Query  # noqa: PLC0415
 
+    if not question.strip():
+        raise QueryError("the question is empty: say what you want to know")
     query = Query(
         text=question,
         workspace=workspace or "",
@@ -181,7 +188,7 @@ def _account(answer: Answer, *, explain: bool) -> list[str]:
     said = f"{len(answer.evidence)} messages, {answer.tokens} tokens"
     asked = f", as of {shown.minute(answer.as_of)}" if answer.as_of is not None else ""
     account = [said + asked, *answer.notes]
-    if answer.hidden_channels and not any("not searched" in note for note in answer.notes):
+    if answer.asker is None and answer.hidden_channels and not any("not searched" in note for note in answer.notes):
         account.append(hidden(answer.hidden_channels))
     if explain:
         account.append("time: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in answer.timings_ms.items()))

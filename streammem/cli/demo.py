@@ -6,7 +6,7 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -19,6 +19,7 @@ from streammem.cli.progress import Progress, duration
 from streammem.cli.running import run
 
 if TYPE_CHECKING:
+    from streammem.memory import Memory
     from streammem.records import Answer
     from streammem.settings import Settings
 
@@ -46,26 +47,36 @@ def demo(
         account, answers = run(_demo(Path(place), settings))
     seconds = round(time.monotonic() - began, 1)
     if as_json:
-        asked = [{"kind": q["kind"], **answer_to_json(answer)} for q, answer in answers]
+        asked = [{"kind": q["kind"], **answer_to_json(answer)} for q, _, answer in answers]
         shown.put_json({"import": account.to_json(), "questions": asked, "seconds": seconds})
     else:
         _put(account, answers, memory, seconds)
     return 0
 
 
-async def _demo(path: Path, settings: Settings) -> tuple[Account, list[tuple[dict[str, Any], Answer]]]:
+class Asked(NamedTuple):
+    """A question of the sample, the name of who asks it, and the answer."""
+
+    question: dict[str, Any]
+    asker: str
+    answer: Answer
+
+
+async def _demo(path: Path, settings: Settings) -> tuple[Account, list[Asked]]:
     import streammem.samples  # noqa: PLC0415
 
     folder = Path(streammem.samples.__file__).parent
     questions = _questions(folder / "questions.json")
     source = Source("slack-export", folder / "harbourlight", WORKSPACE)
-    with Account(source.report) as account, Progress(opening.BUILDING) as progress:
+    with Account(source.report) as account, Progress(opening.IMPORTING) as progress:
         async with opening.open_(path, settings, create=True) as memory:
             await load(memory, source.events(), account, progress)
-            return account, [
-                (q, await memory.query(q["question"], asker=q["asker"], workspace=WORKSPACE, limit=SHOWN))
-                for q in questions
-            ]
+            people = await memory.directory(WORKSPACE)
+            return account, [Asked(q, people.user_name(q["asker"]), await _ask(memory, q)) for q in questions]
+
+
+async def _ask(memory: Memory, question: dict[str, Any]) -> Answer:
+    return await memory.query(question["question"], asker=question["asker"], workspace=WORKSPACE, limit=SHOWN)
 
 
 def _questions(file: Path) -> list[dict[str, Any]]:
@@ -74,22 +85,22 @@ def _questions(file: Path) -> list[dict[str, Any]]:
     return msgspec.json.decode(file.read_bytes(), type=list[dict[str, Any]])
 
 
-def _put(account: Account, answers: list[tuple[dict[str, Any], Answer]], memory: Path | None, seconds: float) -> None:
+def _put(account: Account, answers: list[Asked], memory: Path | None, seconds: float) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     out = shown.console()
     channels = account.report.entries_total
     out.print(
         Text(
-            f"Harbourlight, an invented company: {account.messages} messages from {channels} files of its Slack export, "
-            f"imported and built in {duration(account.seconds)}."
+            f"Harbourlight, an invented company: {account.messages} messages from {channels} files of its "
+            f"Slack export, imported and built in {duration(account.seconds)}."
         ),
         soft_wrap=True,
     )
-    for number, (question, answer) in enumerate(answers, 1):
+    for number, (question, asker, answer) in enumerate(answers, 1):
         out.print()
         out.rule(Text(f"{number} of {len(answers)}: {question['kind']}"), align="left")
-        out.print(Text(f"{question['asker']} asks: {answer.question}", style="bold"), soft_wrap=True)
+        out.print(Text(f"{shown.line(asker)} asks: {answer.question}", style="bold"), soft_wrap=True)
         out.print()
         put_answer(answer, explain=False)
         if told := _judged(question, answer):

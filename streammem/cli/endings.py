@@ -12,15 +12,13 @@ from streammem.errors import SettingsError, StreammemError
 FAILED = 1
 MISUSED = 2
 STOPPED = 130
-UNREAD = 141
-"""What shells report for a program whose reader went away."""
 
 
 def ending(error: Exception) -> int:
     """Say what went wrong; return the exit status."""
     if isinstance(error, BrokenPipeError):
         _close_stdout()
-        return UNREAD
+        return FAILED
     if type(error).__name__ == "Abort":  # what older typers make of Ctrl-C
         return STOPPED
     if isinstance(error, StreammemError):
@@ -39,7 +37,7 @@ def stopped() -> None:
 
 
 def _misuse(error: Exception) -> str | None:
-    """What typer says of arguments it cannot take. Its exception classes moved between versions; their shape did not."""
+    """What typer says of arguments it cannot take. Its exceptions moved between versions; their shape did not."""
     message = getattr(error, "format_message", None)
     if message is None:
         return None

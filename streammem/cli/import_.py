@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -30,21 +29,26 @@ def _list_formats(wanted: bool) -> None:
         return
     from streammem.connectors import CONNECTORS  # noqa: PLC0415 - `streammem --help` needs none of it
 
-    shown.put_counts("Formats", {name: connector.description for name, connector in CONNECTORS.items()} | {"auto": "look at PATH and choose"})
+    shown.put_counts(
+        "Formats",
+        {name: connector.description for name, connector in CONNECTORS.items()} | {"auto": "look at PATH and choose"},
+    )
     raise typer.Exit
 
 
-def import_(
+def import_(  # noqa: PLR0917 - typed by name
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slack-export, jsonl, or auto to look at PATH.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The export: a .zip, a folder or a file.")],
     memory: Annotated[
         Path, typer.Option("--memory", metavar="DIR", help="The directory of the memory, made when it is not there.")
     ],
     workspace: Annotated[
-        str | None, typer.Option("--workspace", metavar="W", help="The workspace to import into. [default: the source's]")
+        str | None,
+        typer.Option("--workspace", metavar="W", help="The workspace to import into. [default: the source's]"),
     ] = None,
     rejects: Annotated[
-        Path | None, typer.Option("--rejects", metavar="FILE", help="Write every record that was refused, and why, as JSON lines.")
+        Path | None,
+        typer.Option("--rejects", metavar="FILE", help="Write every record that was refused, and why, as JSON lines."),
     ] = None,
     as_json: JsonOption = False,
     list_formats: Annotated[  # noqa: ARG001 - its callback does the work
@@ -60,7 +64,7 @@ def import_(
     \b
     streammem import slack-export export.zip --memory team
     streammem import jsonl messages.jsonl --memory team --workspace acme
-    """
+    """  # noqa: D301 - click wants the backspace
     settings = opening.settings()
     source = Source(format_, path, workspace)
     account = Account(source.report, rejects)
@@ -92,16 +96,18 @@ class Source:
         self._workspace = workspace or ""
 
     def events(self) -> Iterator[Event]:
-        """Draw the events. The first one is drawn at once, so that an unreadable source leaves no memory behind."""
-        events = self._read(self.path, self.report, workspace=self._workspace)
-        return itertools.chain(list(itertools.islice(events, 1)), events)
+        """Draw the events; the first one raises SourceError when the source cannot be read at all."""
+        return self._read(self.path, self.report, workspace=self._workspace)
 
 
 async def _import(source: Source, account: Account, path: Path, settings: Settings) -> None:
     events = source.events()
-    with Progress(opening.BUILDING) as progress:
+    first = next(events, None)  # before a memory is made: a source without anything leaves none behind
+    if first is None:
+        return
+    with Progress(opening.IMPORTING) as progress:
         async with opening.open_(path, settings, create=True) as memory:
-            await load(memory, events, account, progress)
+            await load(memory, itertools.chain([first], events), account, progress)
 
 
 async def load(memory: Memory, events: Iterator[Event], account: Account, progress: Progress) -> None:
@@ -112,8 +118,9 @@ async def load(memory: Memory, events: Iterator[Event], account: Account, progre
     async for done in memory.load(account.count(events), progress):
         account.add(done)
         progress.acknowledge(done.position)
-        for stage in ("log", "index"):
-            progress.expect(stage, before[stage] + account.expected)
+        progress("read", done.accepted + done.duplicates + len(done.refusals))
+        progress.expect("read", account.whole(progress.done("read")))
+        progress.expect("index", before["index"] + account.whole(account.accepted))
         await asyncio.sleep(0)  # Ctrl-C is noticed here
     for stage, left in (await memory.backlog()).items():
         progress.expect(stage, progress.done(stage) + left)

@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from streammem.settings import Settings
 
 MemoryOption = Annotated[Path, typer.Option("--memory", metavar="DIR", help="The directory of the memory.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout; progress stays on stderr.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON on stdout; progress stays on stderr.")
+]
 WorkspaceOption = Annotated[
     str | None, typer.Option("--workspace", metavar="W", help="The workspace, needed only when a memory has several.")
 ]
 
 BUILDING = {"log": "placing", "index": "embedding", "summaries": "summarising sequences"}
-"""What people read for the stages that build a memory."""
+IMPORTING = {"read": "reading", "index": "embedding", "summaries": "summarising sequences"}
+"""What people read for the stages of building a memory, from its log and from a source."""
 
 
 def settings() -> Settings:

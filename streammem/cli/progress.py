@@ -59,6 +59,7 @@ class Progress:
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
         self._stages: dict[str, Stage] = {}
+        self._acknowledged: int | None = None
         self._face: Face = _Bars() if sys.stderr.isatty() else _Lines()
 
     def __enter__(self) -> Self:
@@ -77,15 +78,18 @@ class Progress:
 
     def expect(self, stage: str, total: int) -> None:
         """Say how many there will be; again when it is known better."""
-        self._stage(stage).total = total
+        if stage in self._labels:
+            self._stage(stage).total = total
 
     def acknowledge(self, position: int) -> None:
-        """Say that everything up to a position of the log is durable."""
-        self._face.acknowledge(position)
+        """Say, when it has moved, that everything up to a position of the log is durable."""
+        if position != self._acknowledged:
+            self._acknowledged = position
+            self._face.acknowledge(position)
 
     def done(self, stage: str) -> int:
         """How many are done."""
-        return self._stage(stage).done
+        return self._stage(stage).done if stage in self._labels else 0
 
     def _stage(self, name: str) -> Stage:
         if name not in self._stages:

@@ -28,6 +28,9 @@ def heed_cancelling() -> None:
     """Raise CancelledError if Ctrl-C was pressed: for work that computes for long without waiting for anything."""
     import asyncio  # noqa: PLC0415
 
-    task = asyncio.current_task()
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return  # in a thread beside the loop: the loop itself notices
     if task is not None and task.cancelling():
         raise asyncio.CancelledError

@@ -34,7 +34,9 @@ def verify(memory: MemoryOption, as_json: JsonOption = False) -> int:
             }
         )
     else:
-        marks = {name: f"{sum_}{'' if sum_ == found.rebuilt[name] else '  DIFFERENT'}" for name, sum_ in found.stored.items()}
+        marks = {
+            name: f"{sum_}{'' if sum_ == found.rebuilt[name] else '  DIFFERENT'}" for name, sum_ in found.stored.items()
+        }
         shown.put_counts("Checksums", {**marks, "whole": found.checksum, "log entries": found.entries})
     if found.different:
         shown.say(

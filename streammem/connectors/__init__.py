@@ -39,8 +39,8 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     {
         connector.name: connector
         for connector in (
-            Connector("slack-export", f"Slack: {slack_export.EXPECTED}", slack_export.read, slack_export.recognises),
-            Connector("jsonl", f"JSON lines: {jsonl.EXPECTED}", jsonl.read, jsonl.recognises),
+            Connector("slack-export", slack_export.EXPECTED, slack_export.read, slack_export.recognises),
+            Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises),
         )
     }
 )

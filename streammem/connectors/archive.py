@@ -6,7 +6,9 @@ a file damaged in the middle gives what stands before the damage.
 
 from __future__ import annotations
 
+import lzma
 import stat
+import struct
 import unicodedata
 import zipfile
 import zlib
@@ -26,7 +28,10 @@ RATIO_LIMIT = 200
 """Real exports pack 5 to 30 times; a file of blanks 1,000 times."""
 SIZE_LIMIT = 8 << 30
 
-_BROKEN_READ = (OSError, EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError)
+_BROKEN_READ = (
+    *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, OverflowError),
+    *(zlib.error, lzma.LZMAError, struct.error, zipfile.BadZipFile),
+)
 """What zipfile and the disk raise on damage, on a password and on an unknown compression."""
 
 
@@ -87,11 +92,12 @@ def _sorted(entries: Iterator[Entry]) -> tuple[Entry, ...]:
 
 def _open_zip(path: Path) -> zipfile.ZipFile:
     try:
-        # Re-zipping by hand often loses the UTF-8 flag; names are then read as cp437 and no channel matches.
-        return zipfile.ZipFile(path, metadata_encoding="utf-8")
-    except UnicodeDecodeError:
-        return zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        try:
+            # Re-zipping by hand often loses the UTF-8 flag; names are then read as cp437 and no channel matches.
+            return zipfile.ZipFile(path, metadata_encoding="utf-8")
+        except UnicodeDecodeError:
+            return zipfile.ZipFile(path)
+    except _BROKEN_READ as error:
         raise SourceError(f"{path}: not a readable zip file ({error}); expected a whole .zip or a folder") from None
 
 
@@ -129,7 +135,11 @@ def _files_below(folder: Path, root: Path, report: Report) -> Iterator[Entry]:
 
 
 def _file(child: Path, root: Path, report: Report) -> Iterator[Entry]:
-    status = child.stat()
+    try:
+        status = child.stat()
+    except OSError:
+        report.skipped["unreadable-file"] += 1
+        return
     if not stat.S_ISREG(status.st_mode):
         report.skipped["not-a-file"] += 1
         return

@@ -21,7 +21,8 @@ WHOLE = 8 << 20
 RECORD_LIMIT = 32 << 20
 """Longest single record: a longer one is refused and ends its file."""
 
-_MARK = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+("?)|[\[\]{}]', re.DOTALL)
+_MARK = re.compile(rb'(?:[^"\[\]{}]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+(?:([\[\]{}])|(")|\Z)', re.DOTALL)
+"""Up to the next bracket outside a string; group 2 is the quote of a string that does not end."""
 _BLANK = b" \t\r\n,"
 _decoder = msgspec.json.Decoder(float_hook=str)
 
@@ -176,18 +177,18 @@ class _Cutter:
         yield from self._scan()
 
     def _scan(self) -> Iterator[bytes]:
-        for mark in _MARK.finditer(self._text, self._at):
-            sign = self._text[mark.start()]
-            if sign == 0x22:
-                if not mark.group(1):
-                    self._at = mark.start()  # the string goes on in the next piece
-                    return
-            elif sign in b"[{":
-                yield from self._opens(sign, mark.start())
+        while mark := _MARK.match(self._text, self._at):
+            start, end = mark.span(1)
+            if start < 0:
+                # An open string goes on in the next piece and is scanned again from its quote.
+                self._at = len(self._text) if mark.start(2) < 0 else mark.start(2)
+                return
+            sign = self._text[start]
+            if sign in b"[{":
+                yield from self._opens(sign, start)
             else:
-                yield from self._closes(sign, mark.start(), mark.end())
-            self._at = mark.end()
-        self._at = len(self._text)
+                yield from self._closes(sign, start, end)
+            self._at = end
 
     def _opens(self, sign: int, start: int) -> Iterator[bytes]:
         if not self._open:

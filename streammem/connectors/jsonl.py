@@ -7,65 +7,39 @@ are some, users.jsonl and channels.jsonl. Both kinds of line may be mixed; unkno
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import msgspec
-
-from streammem.connectors.fields import Row, as_list, as_row, text_of, texts_of, words_of
+from streammem.connectors.fields import text_of
 from streammem.connectors.json_rows import RECORD_LIMIT, loads
+from streammem.connectors.jsonl_rows import Reader
 from streammem.connectors.report import Report
-from streammem.connectors.slack_directory import offset_name, version_of
-from streammem.connectors.slack_message import reactions_of
-from streammem.core.events import decode, moment
-from streammem.errors import RejectedError, SourceError
-from streammem.records import (
-    ChannelEvent,
-    ChannelRef,
-    ChannelType,
-    Event,
-    Ingest,
-    MembershipEvent,
-    Mention,
-    MessageEvent,
-    Sender,
-    SenderKind,
-    UserEvent,
-)
+from streammem.errors import SourceError
+from streammem.records import Event
 
-EXPECTED = "a .jsonl file (or .jsonl.gz), or a folder with messages.jsonl"
-FIRST = datetime(2000, 1, 1, tzinfo=UTC)
-"""When a workspace without any time begins."""
+EXPECTED = "JSON lines: a .jsonl file (or .jsonl.gz), or a folder with messages.jsonl"
 
 _SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
-_SECOND = timedelta(seconds=1)
-_CANONICAL_KEYS = frozenset({"event", "op", "schema_version", "tenant"})
-_CHANNEL_TYPES: tuple[ChannelType, ...] = ("public", "private", "dm", "group_dm", "thread", "unknown")
 _BROKEN_READ = (OSError, EOFError, zlib.error)
-_SENDER_KINDS: tuple[SenderKind, ...] = ("user", "bot", "external", "system", "unknown")
-_MILLISECONDS_FROM = 10**11
-_NUMBER = re.compile(r"(\d{9,17})(?:\.(\d+))?", re.ASCII)
 _PEEKED_LINES = 100
 
 
 def read(path: Path, report: Report, *, workspace: str = "", merged: str = "") -> Iterator[Event]:
     """The events of a file or folder, in the order of their lines: users, then channels, then messages.
 
-    `workspace` stands in where rows name none (default: the file's or folder's name). `merged` reads all workspaces as
-    the one of that name, with a channel for each (shared/bench). Raises SourceError, at the first event, for a path
-    that holds no JSON lines.
+    `workspace` stands in where rows name none (default: that of the first row that names one, else the file's name).
+    `merged` reads all workspaces as the one of that name, with a channel for each (the harder setting of `eval`).
+    Raises SourceError, at the first event, for a path that holds no JSON lines.
     """
     files = _files(path)
     report.entries_total += len(files.all)
     report.bytes_total += sum(file.stat().st_size for file in files.all)
     home = workspace or merged or _first_workspace(files.messages) or _stem(path)
-    reader = _Reader(home=home, merged=merged, report=report, has_channels=files.channels is not None)
+    reader = Reader(home=home, merged=merged, report=report, has_channels=files.channels is not None)
     for file, rows_to_events in (
         (files.users, reader.user),
         (files.channels, reader.channel),
@@ -74,15 +48,16 @@ def read(path: Path, report: Report, *, workspace: str = "", merged: str = "") -
         if file is not None:
             for origin, raw in _lines(file, report):
                 yield from reader.counted(raw, origin, rows_to_events)
+    if workspace and (others := sorted(reader.last.keys() - {workspace})) and not merged:
+        report.notes.append(f"rows that name their own workspace stay in it: {', '.join(others[:5])}")
 
 
 def recognises(path: Path) -> bool:
-    """Whether the path looks like JSON lines. Never raises."""
+    """Whether the path looks like JSON lines. Never raises. A packed file must say so: `.gz` alone may be anything."""
     try:
-        _files(path)
+        return _files(path).messages.name.lower().endswith(_SUFFIXES)
     except SourceError:
         return False
-    return True
 
 
 # ------------------------------------------------------------------------------------------------- the files
@@ -162,238 +137,3 @@ def _workspace_of(raw: bytes) -> str:
     except ValueError:
         return ""
     return text_of(row, "ws", "workspace", "tenant") if isinstance(row, dict) else ""
-
-
-# ------------------------------------------------------------------------------------------------- the lines
-
-
-@dataclass
-class _Reader:
-    """Turns lines into events. Remembers who and what was introduced, and the last time in each workspace."""
-
-    home: str
-    merged: str
-    report: Report
-    has_channels: bool
-    users: set[tuple[str, str]] = field(default_factory=set)
-    channels: set[tuple[str, str]] = field(default_factory=set)
-    last: dict[str, datetime] = field(default_factory=dict)
-
-    def counted(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
-        """The events of one line, or none and an account of why."""
-        if not raw.strip():
-            return []
-        try:
-            events = self._events(raw, origin, convert)
-        except RejectedError as rejected:
-            self.report.reject(rejected.reason, rejected.detail, origin)
-            return []
-        if events:
-            self.report.accept()
-        else:
-            self.report.ignore("merged-channel" if convert == self.channel else "empty")
-        return events
-
-    def _events(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
-        if len(raw) >= RECORD_LIMIT:
-            raise RejectedError("line-too-long", f"a line is longer than {RECORD_LIMIT} bytes")
-        if b'"event"' in raw and (event := _ready(raw)):
-            return [event]
-        try:
-            row = loads(raw)
-        except ValueError as error:
-            raise RejectedError("not-json", str(error)) from None
-        if not isinstance(row, dict):
-            raise RejectedError("not-an-object", f"a line is a {type(row).__name__}")
-        is_canonical = not _CANONICAL_KEYS.isdisjoint(row) or isinstance(row.get("sender"), dict)
-        return canonical(row, origin) if is_canonical else convert(row, origin)
-
-    # ----------------------------------------------------------------------------------------- plain rows
-
-    def user(self, row: Row, _origin: str) -> list[Event]:
-        workspace = self.merged or text_of(row, "ws") or self.home
-        user = _required(row, "id")
-        self.users.add((workspace, user))
-        name = text_of(row, "name") or None
-        event = UserEvent(
-            workspace=workspace,
-            id=user,
-            version=version_of(row.get("version"), row.get("updated")),
-            name=name,
-            aliases=tuple(alias for alias in texts_of(row, "aliases") if alias != name),
-            title=text_of(row, "title") or None,
-            role=text_of(row, "role") or None,
-            manager=_id(row, "manager") or None,
-            timezone=_zone(row.get("tz")),
-        )
-        return [event]
-
-    def channel(self, row: Row, _origin: str) -> list[Event]:
-        """A channel and its members. One that does not say whether it is private counts as private."""
-        if self.merged:
-            return []  # its channels are the workspaces
-        workspace = text_of(row, "ws") or self.home
-        channel = _required(row, "id")
-        version = version_of(row.get("version"), row.get("updated"))
-        self.channels.add((workspace, channel))
-        event = ChannelEvent(
-            workspace=workspace,
-            id=channel,
-            version=version,
-            name=text_of(row, "name") or None,
-            type=_channel_type(row),
-            aliases=texts_of(row, "aliases"),
-        )
-        members = (
-            MembershipEvent(workspace=workspace, channel=channel, user=user, version=version)
-            for user in texts_of(row, "members")
-        )
-        return [event, *members]
-
-    def message(self, row: Row, origin: str) -> list[Event]:
-        """A message; before the first one of somebody that only its rows describe, that person's role."""
-        own = text_of(row, "ws") or self.home
-        message, channel = _required(row, "id"), _required(row, "channel")
-        ts = self._time(row, own)
-        if not isinstance(row.get("text"), str):
-            raise RejectedError("no-text", f"message {message!r} has no text")
-        if not words_of(row, "text").strip():
-            return []
-        workspace, channel = (self.merged, own) if self.merged else (own, channel)
-        name = _id(row, "user")
-        user = _id(row, "user_id") or name
-        thread = _id(row, "thread")
-        event = MessageEvent(
-            source_format="jsonl",
-            workspace=workspace,
-            channel=self._channel_ref(workspace, channel),
-            id=message,
-            ts=ts,
-            sender=self._sender(workspace, user, name),
-            reply_to=_id(row, "reply_to") or None,
-            thread_id=thread if thread and thread != message else None,
-            text=words_of(row, "text"),
-            mentions=_mentions(row),
-            ingest=Ingest(origin=origin),
-        )
-        return [*self._role(row, workspace, user, name), event]
-
-    def _time(self, row: Row, workspace: str) -> datetime:
-        """The row's time; without one, a second after the row before: the order of a workspace is all it has."""
-        before = self.last.get(workspace)
-        stated = row.get("ts")
-        ts = time_of(stated) if stated is not None else before + _SECOND if before else FIRST
-        self.last[workspace] = ts
-        return ts
-
-    def _channel_ref(self, workspace: str, channel: str) -> ChannelRef:
-        if not self.has_channels or self.merged:
-            return ChannelRef(id=channel, type="public")
-        return ChannelRef(id=channel, type=None if (workspace, channel) in self.channels else "unknown")
-
-    def _sender(self, workspace: str, user: str, name: str) -> Sender:
-        if not user:
-            return Sender(kind="unknown")
-        return Sender(id=user, name=None if (workspace, user) in self.users else name or None)
-
-    def _role(self, row: Row, workspace: str, user: str, name: str) -> list[Event]:
-        role = text_of(row, "role")
-        if not role or not user or (workspace, user) in self.users:
-            return []
-        self.users.add((workspace, user))
-        return [UserEvent(workspace=workspace, id=user, version="1", name=name or None, role=role)]
-
-
-def _ready(raw: bytes) -> Event | None:
-    """A line that is a canonical event as it stands: the fast way."""
-    try:
-        return decode(raw)
-    except RejectedError:
-        return None
-
-
-def canonical(row: Row, origin: str = "") -> list[Event]:
-    """A canonical event from a decoded line, in today's words or in the schema proposal's (`tenant`, no `event`).
-
-    Words of an open list that are not known read as unknown. Raises RejectedError with a reason for a person.
-    """
-    stated: dict[str, Any] = {"event": "message", **row}
-    if "tenant" in row:
-        stated.setdefault("workspace", row["tenant"])
-    if stated["event"] == "message":
-        stated["channel"] = _opened(row, "channel", "type", _CHANNEL_TYPES)
-        stated["sender"] = _opened(row, "sender", "kind", _SENDER_KINDS)
-    try:
-        event = msgspec.convert(stated, Event)
-    except msgspec.ValidationError as error:
-        raise RejectedError("invalid-event", str(error)) from None
-    if not isinstance(event, MessageEvent):
-        return [event]
-    if event.ingest is None and origin:
-        event = msgspec.structs.replace(event, ingest=Ingest(origin=origin))
-    return [event, *reactions_of(row, event.workspace, event.channel.id, event.id, event.version)]
-
-
-def _opened(row: Row, key: str, word: str, known: tuple[str, ...]) -> Any:
-    part = row.get(key, {})
-    if isinstance(part, dict) and isinstance(part.get(word), str) and part[word] not in known:
-        return {**part, word: "unknown"}
-    return part
-
-
-# ------------------------------------------------------------------------------------------------ the fields
-
-
-def _id(row: Row, key: str) -> str:
-    """An id, which some write as a number."""
-    value = row.get(key)
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else text_of(row, key)
-
-
-def _required(row: Row, key: str) -> str:
-    if found := _id(row, key):
-        return found
-    raise RejectedError(f"no-{key}", f"a row has no {key!r}")
-
-
-def time_of(value: Any) -> datetime:
-    """An ISO 8601 time (without a zone: UTC) or seconds or milliseconds since 1970, exactly, in UTC.
-
-    >>> time_of("2024-03-01T10:00:00+01:00") == time_of("2024-03-01 09:00") == time_of("1709283600.000000")
-    True
-    """
-    written = str(value).strip()
-    try:
-        if match := _NUMBER.fullmatch(written):
-            return moment(_microseconds(match))
-        stated = datetime.fromisoformat(written)
-        return (stated if stated.tzinfo else stated.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise RejectedError("bad-timestamp", f"ts {written!r:.60} is neither ISO 8601 nor a count of seconds") from None
-
-
-def _microseconds(match: re.Match[str]) -> int:
-    whole, fraction = int(match[1]), (match[2] or "").ljust(6, "0")[:6]
-    return whole * 1000 if whole >= _MILLISECONDS_FROM else whole * 1_000_000 + int(fraction)
-
-
-def _mentions(row: Row) -> tuple[Mention, ...]:
-    listed = row.get("mentions")
-    ids = (_id({"id": item}, "id") or text_of(as_row(item), "id") for item in as_list(listed))
-    return tuple(Mention(id=user) for user in dict.fromkeys(filter(None, ids)))
-
-
-def _channel_type(row: Row) -> ChannelType:
-    if stated := next((known for known in _CHANNEL_TYPES if known == row.get("type")), None):
-        return stated
-    if row.get("private") is False:
-        return "public"
-    return "private" if row.get("private") is True else "unknown"
-
-
-def _zone(value: Any) -> str | None:
-    """A zone's name, or its distance from UTC in hours."""
-    try:
-        return offset_name(round(float(value) * 3600))
-    except (TypeError, ValueError, OverflowError):
-        return value if isinstance(value, str) and value else None

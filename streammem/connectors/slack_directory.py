@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
+from streammem.connectors.facts import offset_name, version_of
 from streammem.connectors.fields import Row, row_of, text_of, texts_of
 from streammem.connectors.slack_text import Names, unescape
-from streammem.core.registers import number
 from streammem.records import (
     ChannelEvent,
     ChannelRef,
@@ -28,24 +26,6 @@ CHANNEL_LISTS: dict[str, ChannelType] = {
     "dms.json": "dm",
     "mpims.json": "group_dm",
 }
-
-_SECONDS = re.compile(r"\d{1,20}(?:\.\d{1,9})?")
-_MILLISECONDS_FROM = 10**11
-
-
-def version_of(*times: Any) -> str:
-    """The greatest of a source's times as a version in seconds, at least 1: hints must never beat a directory."""
-    return max(("1", *filter(None, map(_seconds, times))), key=number)
-
-
-def _seconds(value: Any) -> str:
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not text.isascii() or not _SECONDS.fullmatch(text):
-        return ""
-    whole, _, fraction = text.partition(".")
-    if int(whole) >= _MILLISECONDS_FROM:  # `updated` of a channel is in ms, `created` in s
-        return f"{int(whole) // 1000}.{int(whole) % 1000:03d}"
-    return f"{int(whole)}.{fraction}" if fraction else str(int(whole))
 
 
 def user_of(row: Row, workspace: str) -> UserEvent | None:
@@ -83,14 +63,6 @@ def _kind(row: Row, user: str) -> SenderKind:
     if row.get("is_bot") is True or user == "USLACKBOT":
         return "bot"
     return "external" if row.get("is_stranger") is True else "user"
-
-
-def offset_name(seconds: Any) -> str | None:
-    """A fixed offset from UTC as a time zone name, e.g. UTC+05:30."""
-    if not isinstance(seconds, int) or isinstance(seconds, bool) or abs(seconds) > 50_400:
-        return None
-    hours, rest = divmod(abs(seconds) // 60, 60)
-    return f"UTC{'-' if seconds < 0 else '+'}{hours:02d}:{rest:02d}"
 
 
 def channel_of(row: Row, listed: ChannelType, workspace: str, known_at: str = "") -> ChannelEvent | None:

@@ -12,6 +12,7 @@ from itertools import groupby, islice
 from pathlib import Path
 
 from streammem.connectors.archive import Archive, Entry, opened
+from streammem.connectors.facts import version_of
 from streammem.connectors.fields import Row, count_of, rows_of, text_of
 from streammem.connectors.json_rows import rows
 from streammem.connectors.report import Report
@@ -22,7 +23,6 @@ from streammem.connectors.slack_directory import (
     channel_of,
     members_of,
     user_of,
-    version_of,
 )
 from streammem.connectors.slack_message import IgnoredError, Place, events_of, exact_ts
 from streammem.core.registers import number

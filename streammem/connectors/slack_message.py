@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from streammem.connectors.fields import Row, count_of, row_of, rows_of, text_of, texts_of, words_of
+from streammem.connectors.facts import reactions_of
+from streammem.connectors.fields import Row, count_of, row_of, rows_of, text_of, words_of
 from streammem.connectors.slack_text import Names, Reading, is_blank, unescape
 from streammem.core.events import moment
 from streammem.errors import RejectedError
@@ -18,7 +19,6 @@ from streammem.records import (
     Event,
     Ingest,
     MessageEvent,
-    ReactionEvent,
     Sender,
     SenderKind,
 )
@@ -270,20 +270,3 @@ def _permalink(row: Row, ts: str, place: Place) -> str | None:
     if not place.domain:
         return None
     return f"https://{place.domain}.slack.com/archives/{place.channel.id}/p{ts.replace('.', '')}"
-
-
-def reactions_of(row: Row, workspace: str, channel: str, message: str, version: str) -> Iterator[ReactionEvent]:
-    """A fact for each listed giver, and one without a giver for those that the source only counts."""
-    for reaction in rows_of(row, "reactions"):
-        name = text_of(reaction, "name")
-        if not name:
-            continue
-        users = texts_of(reaction, "users")
-        for user in users:
-            yield ReactionEvent(
-                workspace=workspace, channel=channel, message=message, name=name, user=user, version=version
-            )
-        if (unnamed := count_of(reaction, "count") - len(users)) > 0:
-            yield ReactionEvent(
-                workspace=workspace, channel=channel, message=message, name=name, count=unnamed, version=version
-            )

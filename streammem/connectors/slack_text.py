@@ -208,8 +208,8 @@ class Reading:
 
     def _rich_list(self, element: Row, depth: int) -> str:
         numbered = element.get("style") == "ordered"
-        items = (self._rich(item, depth + 1) for item in rows_of(element, "elements"))
-        return _lines(f"{number}. {item}" if numbered else f"- {item}" for number, item in enumerate(items, 1))
+        items = filter(str.strip, (self._rich(item, depth + 1) for item in rows_of(element, "elements")))
+        return "\n".join(f"{number}. {item}" if numbered else f"- {item}" for number, item in enumerate(items, 1))
 
     def _rich_words(self, element: Row, *, coded: bool) -> str:
         return "".join(self._rich_word(word, coded=coded) for word in rows_of(element, "elements"))

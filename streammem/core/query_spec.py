@@ -20,7 +20,10 @@ _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|me|my|mine|myself)\b(?! (?:own )?(?
 _CUES: tuple[tuple[Cue, re.Pattern[str]], ...] = (
     ("before", re.compile(r"\b(?:before|prior to|until|earlier than|by the time)\b", re.IGNORECASE)),
     ("after", re.compile(r"\b(?:after|since|following|later than|once)\b", re.IGNORECASE)),
-    ("latest", re.compile(r"\b(?:latest|current(?:ly)?|now|most recent(?:ly)?|newest|these days|last)\b", re.IGNORECASE)),
+    (
+        "latest",
+        re.compile(r"\b(?:latest|current(?:ly)?|now|most recent(?:ly)?|newest|these days|last)\b", re.IGNORECASE),
+    ),
     ("first", re.compile(r"\b(?:first|original(?:ly)?|initial(?:ly)?|earliest|at the start)\b", re.IGNORECASE)),
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")

@@ -1,1 +1,1 @@
-"""RUNS. One thin worker for each role: decode, call a flow, acknowledge or dead-letter. The only room that imports faust."""
+"""RUNS. A thin worker for each role: decode, call a flow, acknowledge or dead-letter. Only here is faust imported."""

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ import pytest
 
 from streammem import open_memory
 from streammem.cli import app, opening
+from streammem.connectors import Report, slack_export
 from tests.embedding import HashingEmbedder
 
 
@@ -70,7 +73,12 @@ GENERAL = [
     {"type": "message", "user": "U1", "ts": "1772442000.000100", "text": "DOC-042 is drafted, please review it <@U2>"},
     {"type": "message", "user": "U2", "ts": "1772445600.000200", "text": "DOC-042 approved, the launch is on 20 March"},
     {"type": "message", "user": "U3", "ts": "1772532000.000300", "text": "the coffee machine is broken again"},
-    {"type": "message", "user": "U2", "ts": "1774000000.000400", "text": "the launch moves to 27 March, payments broke"},
+    {
+        "type": "message",
+        "user": "U2",
+        "ts": "1774000000.000400",
+        "text": "the launch moves to 27 March, payments broke",
+    },
 ]
 LEADS = [{"type": "message", "user": "U1", "ts": "1772449200.000500", "text": "the budget of the launch is 40k"}]
 
@@ -94,10 +102,21 @@ def export(tmp_path: Path) -> Path:
     return write_zip(tmp_path / "acme.zip", slack_files())
 
 
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory of the small export, made once."""
+    folder = tmp_path_factory.mktemp("built")
+    source = write_zip(folder / "acme.zip", slack_files())
+
+    async def build() -> None:
+        async with open_memory(folder / "team", embedder=lambda _: HashingEmbedder()) as memory:
+            await memory.append(slack_export.read(source, Report()))
+
+    asyncio.run(build())
+    return folder / "team"
+
+
 @pytest.fixture
-def team(tmp_path: Path, export: Path, cli: Cli) -> Path:
-    """A memory of the small export."""
-    path = tmp_path / "team"
-    ended = cli("import", "slack-export", export, "--memory", path)
-    assert ended.status == 0, ended.err
-    return path
+def team(tmp_path: Path, built: Path) -> Path:
+    """A memory of the small export, to ask and to break."""
+    return shutil.copytree(built, tmp_path / "team")

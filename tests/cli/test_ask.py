@@ -113,7 +113,13 @@ def test_asking_before_any_import_says_how_to_import(cli: Cli, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--as", "nobody"), ("--channel", "nowhere"), ("--workspace", "other"), ("--as-of", "soon"), ("--since", "1/2/26")],
+    [
+        ("--as", "nobody"),
+        ("--channel", "nowhere"),
+        ("--workspace", "other"),
+        ("--as-of", "soon"),
+        ("--since", "1/2/26"),
+    ],
 )
 def test_what_is_not_known_is_named(cli: Cli, team: Path, option: str, value: str) -> None:
     assert value in cli("ask", "why?", "--memory", team, option, value).error

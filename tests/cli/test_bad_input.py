@@ -60,7 +60,10 @@ def test_a_memory_among_other_files(cli: Cli, export: Path, tmp_path: Path) -> N
 
 def test_a_memory_under_a_file(cli: Cli, export: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "cannot make the memory directory" in cli("import", "slack-export", export, "--memory", tmp_path / "file/m").error
+    assert (
+        "cannot make the memory directory"
+        in cli("import", "slack-export", export, "--memory", tmp_path / "file/m").error
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/1").exists(), reason="needs a file system that nobody can write to")

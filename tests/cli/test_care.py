@@ -58,7 +58,9 @@ def test_a_rebuilt_memory_answers_as_before(cli: Cli, team: Path) -> None:
     assert ask() == before
 
 
-def test_another_k_is_refused_until_the_memory_is_rebuilt(cli: Cli, team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_k_is_refused_until_the_memory_is_rebuilt(
+    cli: Cli, team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("STREAMMEM_FOREST__K", "4")
     assert "streammem rebuild --memory" in cli("ask", "the launch", "--memory", team).error
     assert cli("rebuild", "--memory", team).status == 0

@@ -43,5 +43,7 @@ def test_help_loads_no_client_library() -> None:
 
 
 def test_the_module_runs_as_the_command_does() -> None:
-    done = subprocess.run([sys.executable, "-m", "streammem.cli", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "streammem.cli", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout.startswith("streammem ")

@@ -39,5 +39,5 @@ def test_a_far_future_is_still_before_for_ever() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "2026-13-01", "2026-03-01T25:00", "1772442000.000100"])
 def test_what_is_no_time_is_refused_naming_the_option(text: str) -> None:
-    with pytest.raises(QueryError, match="--since .* is not a time"):
+    with pytest.raises(QueryError, match=r"--since .* is not a time"):
         times.start("--since", text)

@@ -330,8 +330,9 @@ async def test_settling_what_was_never_marked_is_no_fault(store):
 async def test_redactions_are_numbered_by_sequence_and_the_newest_stands_for_each_leaf(store):
     await store.redact([(GENERAL, B), (GENERAL, A), (ANN, A)])
     await store.redact([(GENERAL, B)])
+    await store.redact([(GENERAL, A)])
     assert await store.redactions([GENERAL, ANN, DOC]) == [
-        (Redaction(A, 2), Redaction(B, 3)),
+        (Redaction(A, 4), Redaction(B, 3)),
         (Redaction(A, 1),),
         (),
     ]

@@ -27,6 +27,9 @@ SEQUENCES = (
 )
 NODES = tuple(NodeId(sequence, 1, index) for sequence in SEQUENCES[:4] for index in range(2))
 
+MEMORY = Path("/dev/shm")
+"""Only processes die here: files need not outlive the power."""
+
 sequences = st.sampled_from(SEQUENCES)
 leaves = st.builds(Leaf, st.integers(0, 6), st.sampled_from(UIDS[:8]))
 entries = st.lists(st.builds(Entry, sequences, leaves), max_size=6)
@@ -66,22 +69,28 @@ async def reading(store: MemoryStructure) -> dict[str, Any]:
 
 
 class Plain:
-    """What entering, linking and registering mean, in four dictionaries and no cleverness."""
+    """What entering, linking, registering and marking mean, in four dictionaries and no cleverness."""
 
     def __init__(self) -> None:
         self.runs: defaultdict[Sequence, dict[str, int]] = defaultdict(dict)
         self.answers: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.versions: defaultdict[str, set[Any]] = defaultdict(set)
+        self.due: dict[Sequence, Leaf] = {}
 
     @staticmethod
     def add(run: dict[str, int], leaf: Leaf) -> None:
         run[leaf.uid] = min(leaf.ts, run.get(leaf.uid, leaf.ts))
+
+    def mark(self, marks: list[tuple[Sequence, Leaf]]) -> None:
+        for sequence, leaf in marks:
+            self.due[sequence] = min(leaf, self.due.get(sequence, leaf))
 
     def check(self, read: dict[str, Any]) -> None:
         runs = [self.runs.get(s, {}) for s in (*SEQUENCES, *read["sequences"])]
         assert read["leaves"] == [self.ordered(run) for run in runs]
         assert read["answers"] == [self.ordered(self.answers.get(uid, {})) for uid in UIDS]
         assert read["versions"] == [frozenset(self.versions.get(uid, ())) for uid in UIDS]
+        assert [(mark.sequence, mark.earliest) for mark in read["due"]] == list(self.due.items())
         for uid, stands in zip(UIDS, read["placements"], strict=True):
             expected = sorted((s, run) for s, run in self.runs.items() if uid in run)
             assert [(p.sequence, p.rank, p.size) for p in stands] == [
@@ -99,7 +108,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
         self.file = SqliteStructure(self.directory / "s")
         self.model = MemoryStructure()
         self.plain = Plain()
@@ -149,6 +158,7 @@ class Life(RuleBasedStateMachine):
     @rule(given=marks)
     def mark_due(self, given):
         self.both("mark_due", given)
+        self.plain.mark(given)
 
     @rule(given=marks)
     def redact(self, given):
@@ -157,8 +167,11 @@ class Life(RuleBasedStateMachine):
     @rule(limit=st.integers(0, 3), marked=marks)
     def settle(self, limit, marked):
         due = self.runner.run(self.model.due(limit))
-        self.both("mark_due", marked)
+        self.mark_due(marked)
         self.both("settle", due)
+        for mark in due:
+            if mark.sequence not in dict(marked):
+                del self.plain.due[mark.sequence]
         self.settled()
 
     @rule(given=nodes, text=words)
@@ -217,4 +230,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence as Many
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as Many
 
 import msgspec
 

@@ -1,0 +1,192 @@
+"""Embedding with fastembed: the default model from the cache, or any model that fastembed knows.
+
+fastembed and onnxruntime take a second to import, so both wait for the first text.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from collections.abc import Sequence as Many
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from streammem.backends import models
+from streammem.errors import ModelError
+from streammem.ports import Vectors
+
+
+class Options(Protocol):
+    """What is set from outside (settings.EmbeddingSettings)."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def path(self) -> Path | None: ...
+    @property
+    def cache(self) -> Path | None: ...
+    @property
+    def max_tokens(self) -> int: ...
+    @property
+    def batch_tokens(self) -> int: ...
+    @property
+    def threads(self) -> int | None: ...
+
+
+class FastembedEmbedder:
+    """Embedder over fastembed. Safe to use from several threads.
+
+    The default model is read from its folder and never from the network; `models.fetch` puts it there. Everything
+    that touches a model's files raises ModelError when they are absent or damaged.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._known = models.KNOWN.get(options.model)
+        self._loading = threading.RLock()
+
+    @property
+    def name(self) -> str:
+        return self._options.model
+
+    @property
+    def dimensions(self) -> int:
+        return self._known.dimensions if self._known else _size(self.name)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where the model's files are, or should be; None where fastembed decides."""
+        if self._options.path or not self._known:
+            return self._options.path
+        return models.path_of(self.name, self._options.cache)
+
+    def encode(self, texts: Many[str]) -> Vectors:
+        vectors = np.empty((len(texts), self.dimensions), np.float32)
+        for places in self._batches(texts):
+            batch = [texts[place] for place in places]
+            vectors[places] = list(self._model.embed(batch, batch_size=len(batch)))
+        return vectors
+
+    def _batches(self, texts: Many[str]) -> Iterator[list[int]]:
+        """Places of texts of about one length, whose tokens with padding stay within the budget (design §8)."""
+        lengths = self._lengths(texts)
+        batch: list[int] = []
+        for place in sorted(range(len(texts)), key=lambda at: (-lengths[at], at)):
+            if batch and (len(batch) + 1) * lengths[batch[0]] > self._options.batch_tokens:
+                yield batch
+                batch = []
+            batch.append(place)
+        if batch:
+            yield batch
+
+    def _lengths(self, texts: Many[str]) -> list[int]:
+        limit = self._limit
+        return [min(len(found.ids), limit) for found in self._tokenizer.encode_batch_fast(list(texts))]
+
+    def count_tokens(self, texts: Many[str]) -> list[int]:
+        found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [len(each.ids) for each in found]
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        """The model's tokenizer, neither cutting nor padding."""
+        with self._loading:
+            if self._known:
+                tokenizer = _read_tokenizer(self._whole_folder() / "tokenizer.json")
+            else:
+                tokenizer = Tokenizer.from_str(self._model.model.tokenizer.to_str())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def _limit(self) -> int:
+        return int(self._model.model.tokenizer.truncation["max_length"])
+
+    @cached_property
+    def _model(self) -> Any:
+        with self._loading:
+            loaded = _load(self.name, self._whole_folder(), self._options)
+            tokenizer = loaded.model.tokenizer
+            cut = tokenizer.truncation or {}
+            tokenizer.enable_truncation(
+                min(self._options.max_tokens, cut.get("max_length", self._options.max_tokens)),
+                direction=cut.get("direction", "right"),
+            )
+            return loaded
+
+    def _whole_folder(self) -> Path | None:
+        folder = self.folder
+        if self._known and folder and not models.is_whole(self._known, folder):
+            raise ModelError(
+                f"the embedding model {self.name} is not in {folder}: run `streammem models fetch`, or name the folder "
+                "that has it in STREAMMEM_EMBEDDING__PATH"
+            )
+        return folder
+
+
+def _read_tokenizer(file: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise ModelError(f"{file} cannot be read ({error}): run `streammem models fetch`") from None
+
+
+def _size(name: str) -> int:
+    try:
+        return int(_fastembed().TextEmbedding.get_embedding_size(name))
+    except ValueError:
+        raise ModelError(
+            f"fastembed knows no model {name!r}: STREAMMEM_EMBEDDING__MODEL must be {', '.join(models.KNOWN)} or one of "
+            "fastembed's; `streammem models` lists what is here"
+        ) from None
+
+
+def _load(name: str, folder: Path | None, options: Options) -> Any:
+    fastembed = _fastembed()
+    if name in models.KNOWN:
+        _register(fastembed, models.KNOWN[name])
+    place = {"specific_model_path": str(folder)} if folder else {}
+    try:
+        return fastembed.TextEmbedding(
+            name, cache_dir=str(options.cache) if options.cache else None, threads=options.threads, **place
+        )
+    except Exception as error:  # fastembed, its downloader and onnxruntime raise whatever they meet
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(
+            f"the embedding model {name} cannot be loaded ({why[0][:200]}): run `streammem models fetch`, or set "
+            "STREAMMEM_EMBEDDING__MODEL or STREAMMEM_EMBEDDING__PATH"
+        ) from error
+
+
+def _register(fastembed: Any, model: models.Model) -> None:
+    registered = {known["model"] for known in fastembed.TextEmbedding.list_supported_models()}
+    if model.name not in registered:
+        from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415 - slow to import
+
+        fastembed.TextEmbedding.add_custom_model(
+            model.name,
+            pooling=PoolingType.MEAN,
+            normalization=True,
+            sources=ModelSource(hf=model.name),  # asked for, never used: the files have a folder
+            dim=model.dimensions,
+            model_file="model.onnx",
+        )
+
+
+def _fastembed() -> Any:
+    """The library, imported at first use and kept quiet."""
+    import fastembed  # noqa: PLC0415 - slow to import
+    import huggingface_hub.utils  # noqa: PLC0415
+    import loguru  # noqa: PLC0415
+    import onnxruntime  # noqa: PLC0415
+
+    loguru.logger.disable("fastembed")
+    huggingface_hub.utils.disable_progress_bars()
+    huggingface_hub.utils.logging.set_verbosity_error()
+    onnxruntime.set_default_logger_severity(3)
+    return fastembed

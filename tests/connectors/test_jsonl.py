@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from streammem.connectors import Report, jsonl, recognise
+from streammem.core.events import encode, micros
+from streammem.errors import SourceError
+from streammem.records import ChannelRef, MessageEvent, UserEvent
+from tests.connectors.sources import content, drawn
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def row(message: str = "m1", **more):
+    return {"id": message, "channel": "ops", "user": "ada", "ts": "2024-03-01T10:00:00Z", "text": "hello", **more}
+
+
+def folder(path: Path, **files) -> Path:
+    for name, rows in files.items():
+        (path / f"{name}.jsonl").write_bytes(b"".join(content(item) + b"\n" for item in rows))
+    return path
+
+
+def test_a_plain_row_is_a_message_in_a_public_channel_by_somebody_of_that_name(lines) -> None:
+    (message,) = lines(row(reply_to="m0", thread="topic", mentions=["bram", "bram", "cleo"], surprise=1)).messages
+    assert message.channel == ChannelRef(id="ops", type="public")
+    assert (message.sender.id, message.sender.name, message.workspace) == ("ada", "ada", "rows")
+    assert (message.reply_to, message.thread_id, message.version) == ("m0", "topic", "0")
+    assert [mention.id for mention in message.mentions] == ["bram", "cleo"]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2024-03-01T10:00:00Z", datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("2024-03-01T10:00:00.123456", datetime(2024, 3, 1, 10, 0, 0, 123456, tzinfo=UTC)),
+        ("2024-03-01 11:00:00+01:00", datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        (1709287200, datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        (1709287200000, datetime(2024, 3, 1, 10, tzinfo=UTC)),
+        ("1709287200.000200", datetime(2024, 3, 1, 10, 0, 0, 200, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_read_in_utc_to_the_microsecond(lines, written, read) -> None:
+    assert lines(row(ts=written)).messages[0].ts == read
+
+
+def test_a_number_with_a_fraction_is_an_exact_time(lines) -> None:
+    (message,) = lines(b'{"id": 7, "channel": "ops", "user": "ada", "ts": 1709287200.000389, "text": "x"}').messages
+    assert message.ts is not None
+    assert (message.id, micros(message.ts)) == ("7", 1709287200000389)
+
+
+def test_rows_without_a_time_take_the_order_of_their_workspace(lines) -> None:
+    rows = [
+        row("a", ws="w1"),
+        row("b", ws="w2"),
+        row("c", ws="w1"),
+        row("d", ws="w2", ts="2024-01-01"),
+        row("e", ws="w2"),
+    ]
+    for index in (0, 1, 2, 4):
+        del rows[index]["ts"]
+    times = {message.id: message.ts.isoformat()[:19] for message in lines(*rows).messages}
+    assert times == {
+        "a": "2000-01-01T00:00:00",
+        "b": "2000-01-01T00:00:00",
+        "c": "2000-01-01T00:00:01",
+        "d": "2024-01-01T00:00:00",
+        "e": "2024-01-01T00:00:01",
+    }
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{", "not-json"),
+        ("[1]", "not-an-object"),
+        (row(ts="yesterday"), "bad-timestamp"),
+        (row(ts="0001-01-01T00:00:00+14:00"), "bad-timestamp"),
+        ({**row(), "id": None}, "no-id"),
+        ({**row(), "channel": ""}, "no-channel"),
+        ({**row(), "text": 5}, "no-text"),
+        ({"event": "party", "id": "x"}, "invalid-event"),
+        ({"op": "upsert", "tenant": "T", "id": "x"}, "invalid-event"),
+    ],
+)
+def test_a_bad_line_is_refused_with_its_number_and_the_rest_is_kept(lines, bad, reason: str) -> None:
+    read = lines(row("before"), bad, row("after"))
+    assert [message.id for message in read.messages] == ["before", "after"]
+    assert [(refusal.reason, refusal.origin) for refusal in read.report.refusals] == [(reason, "rows.jsonl#2")]
+
+
+def test_blank_lines_are_nothing_and_blank_messages_are_ignored(lines) -> None:
+    report = lines(b"", b"  \r", row(text=" ")).report
+    assert (report.read, report.ignored) == (1, {"empty": 1})
+
+
+def test_a_bom_crlf_and_a_very_long_line_do_no_harm(lines) -> None:
+    text = "=" * 3_000_000
+    first, second = content(row("first")), content(row("second", text=text))
+    assert lines(b"\xef\xbb\xbf" + first + b"\r", second + b"\r").texts == ["hello", text]
+
+
+def test_canonical_events_are_read_as_they_stand(lines) -> None:
+    said = MessageEvent(
+        workspace="W", channel=ChannelRef(id="C1"), id="m1", ts=datetime(2024, 1, 1, tzinfo=UTC), text="hi"
+    )
+    user = UserEvent(workspace="W", id="U1", name="Ada", version="7")
+    assert lines(encode(user), encode(said), row()).events[:2] == [user, said]
+
+
+def test_the_examples_of_the_schema_proposal_are_read() -> None:
+    read = drawn("jsonl", DATA / "canonical-examples.jsonl")
+    assert [(m.workspace[:5], m.op, m.source) for m in read.messages] == [
+        ("T0001", "upsert", "slack"),
+        ("99999", "upsert", "teams"),
+        ("T0001", "delete", "slack"),
+    ]
+
+
+def test_words_of_open_lists_that_nobody_knows_read_as_unknown(lines) -> None:
+    line = {
+        "op": "upsert",
+        "tenant": "T",
+        "id": "1",
+        "ts": "2024-01-01T00:00:00Z",
+        "text": "hi",
+        "channel": {"id": "C", "type": "holodeck"},
+        "sender": {"id": "U", "kind": "android"},
+        "reactions": [{"name": "wave", "users": ["U2"], "count": 3}],
+    }
+    read = lines(line)
+    assert (read.messages[0].channel.type, read.messages[0].sender.kind) == ("unknown", "unknown")
+    assert [(reaction.user, reaction.count) for reaction in read.reactions] == [("U2", 1), ("", 2)]
+
+
+def test_our_own_sample_of_plain_rows_is_read() -> None:
+    read = drawn("jsonl", DATA / "plain-rows.jsonl", workspace="acme")
+    assert [(m.id, m.workspace, m.reply_to) for m in read.messages] == [("m1", "acme", None), ("m2", "acme", "m1")]
+    assert read.report.ignored == {"empty": 1}
+
+
+def test_a_folder_gives_its_directory_before_its_messages(tmp_path: Path) -> None:
+    users = [
+        {"id": "U1", "name": "Ada", "aliases": ["Ada", "@a"], "role": "cto", "title": "CTO", "manager": "U0", "tz": -5}
+    ]
+    channels = [{"id": "C1", "name": "ops", "private": True, "members": ["U1"], "aliases": ["operations"]}]
+    messages = [row(channel="C1", user="U1", ws="acme"), row("m2", channel="C2", user="U2", ws="acme")]
+    read = drawn("jsonl", folder(tmp_path, users=users, channels=channels, messages=messages))
+    user, channel, member, listed, stranger = read.events
+    assert (user.workspace, user.version, user.aliases, user.timezone) == ("acme", "1", ("@a",), "UTC-05:00")
+    assert (channel.type, channel.name, channel.aliases, channel.version) == ("private", "ops", ("operations",), "1")
+    assert (member.channel, member.user) == ("C1", "U1")
+    assert (listed.channel, listed.sender.name) == (ChannelRef(id="C1"), None)
+    assert (stranger.channel.type, stranger.sender.name) == ("unknown", "U2")
+
+
+def test_a_channel_that_does_not_say_whether_it_is_private_is_not_public(tmp_path: Path) -> None:
+    assert drawn("jsonl", folder(tmp_path, channels=[{"id": "C1"}], messages=[row()])).channels[0].type == "unknown"
+
+
+def test_a_role_that_only_rows_tell_is_told_once(lines) -> None:
+    (user,) = lines(row("a", role="nurse", user_id="N1"), row("b", role="nurse", user_id="N1")).users
+    assert (user.id, user.name, user.role) == ("N1", "ada", "nurse")
+
+
+def test_a_given_workspace_stands_in_only_where_a_row_names_none(lines) -> None:
+    read = lines(row("a"), row("b", ws="own"), workspace="acme")
+    assert [message.workspace for message in read.messages] == ["acme", "own"]
+    assert read.report.notes == ["rows that name their own workspace stay in it: own"]
+
+
+def test_merged_workspaces_are_channels_of_one(tmp_path: Path) -> None:
+    path = folder(tmp_path, messages=[row("a", ws="w1"), row("b", ws="w2")], channels=[{"id": "ops", "private": True}])
+    report = Report()
+    messages = [event for event in jsonl.read(path, report, merged="*") if isinstance(event, MessageEvent)]
+    assert [(m.workspace, m.channel) for m in messages] == [
+        ("*", ChannelRef(id="w1", type="public")),
+        ("*", ChannelRef(id="w2", type="public")),
+    ]
+    assert report.ignored == {"merged-channel": 1}
+
+
+def test_a_packed_file_that_breaks_off_gives_the_lines_before(tmp_path: Path) -> None:
+    rows = b"".join(content(row(f"m{n}", text=f"{n * 7919 % 10007} words")) + b"\n" for n in range(20_000))
+    path = tmp_path / "messages.jsonl.gz"
+    path.write_bytes(gzip.compress(rows)[:-2000])
+    report = Report()
+    read = list(jsonl.read(path, report))
+    assert 10_000 < len(read) < 20_000
+    assert report.rejected["truncated-file"] == 1
+
+
+@pytest.mark.parametrize("name", ["absent.jsonl", "notes.txt", "plain.jsonl.gz", "nothing-in-here"])
+def test_what_holds_no_json_lines_is_refused_in_one_line_that_names_it(tmp_path: Path, name: str) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "plain.jsonl.gz").write_text(json.dumps(row()))
+    (tmp_path / "nothing-in-here").mkdir()
+    with pytest.raises(SourceError, match=rf"{name}: [^\n]+; expected JSON lines"):
+        list(jsonl.read(tmp_path / name, Report()))
+
+
+def test_json_lines_are_recognised(tmp_path: Path) -> None:
+    assert recognise(folder(tmp_path, messages=[row()])) == "jsonl"
+    assert recognise(tmp_path / "messages.jsonl") == "jsonl"
+    assert recognise(tmp_path / "messages.txt") is None
+    (tmp_path / "backup.tar.gz").write_bytes(b"")
+    assert recognise(tmp_path / "backup.tar.gz") is None
