@@ -85,7 +85,7 @@ def ask(  # noqa: PLR0917 - typed by name
 
 async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
     with Progress(opening.BUILDING) as progress:
-        async with opening.open_(path, settings) as memory:
+        async with opening.open_(path, settings, progress=progress) as memory:
             await memory.settle(progress)  # what an import that was stopped has left to do
             return await memory.ask(query)
 

@@ -69,7 +69,7 @@ async def _demo(path: Path, settings: Settings) -> tuple[Account, list[Asked]]:
     questions = _questions(folder / "questions.json")
     source = Source("slack-export", folder / "harbourlight", WORKSPACE)
     with Account(source.report) as account, Progress(opening.IMPORTING) as progress:
-        async with opening.open_(path, settings, create=True) as memory:
+        async with opening.open_(path, settings, create=True, progress=progress) as memory:
             await load(memory, source.events(), account, progress)
             people = await memory.directory(WORKSPACE)
             return account, [Asked(q, people.user_name(q["asker"]), await _ask(memory, q)) for q in questions]

@@ -98,7 +98,7 @@ class Study:
         dataset = measuring.dataset_of(self._events())  # before a memory is made: a folder without questions makes none
         questions = measuring.load_questions(self._dataset, dataset)
         with Progress(STAGES) as progress, _written(out) as file:
-            async with opening.open_(path, settings, create=True) as memory:
+            async with opening.open_(path, settings, create=True, progress=progress) as memory:
                 with self._account:
                     await load(memory, self._events(self._account.report), self._account, progress)
                 progress.expect("ask", len(questions))

@@ -106,7 +106,7 @@ async def _import(source: Source, account: Account, path: Path, settings: Settin
     if first is None:
         return
     with Progress(opening.IMPORTING) as progress:
-        async with opening.open_(path, settings, create=True) as memory:
+        async with opening.open_(path, settings, create=True, progress=progress) as memory:
             await load(memory, itertools.chain([first], events), account, progress)
 
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from streammem.cli.progress import Progress
     from streammem.memory import Memory
+    from streammem.ports import Embedder
     from streammem.settings import Settings
 
 MemoryOption = Annotated[Path, typer.Option("--memory", metavar="DIR", help="The directory of the memory.")]
@@ -20,8 +22,9 @@ WorkspaceOption = Annotated[
     str | None, typer.Option("--workspace", metavar="W", help="The workspace, needed only when a memory has several.")
 ]
 
-BUILDING = {"log": "placing", "index": "embedding", "summaries": "summarising sequences"}
-IMPORTING = {"read": "reading", "index": "embedding", "summaries": "summarising sequences"}
+FETCHING = {"model": "fetching the model (MB)"}
+BUILDING = FETCHING | {"log": "placing", "index": "embedding", "summaries": "summarising sequences"}
+IMPORTING = FETCHING | {"read": "reading", "index": "embedding", "summaries": "summarising sequences"}
 """What people read for the stages of building a memory, from its log and from a source."""
 
 
@@ -36,10 +39,19 @@ def settings() -> Settings:
 
 
 def open_(
-    path: Path, chosen: Settings, *, create: bool = False, rebuild: bool = False
+    path: Path, chosen: Settings, *, create: bool = False, rebuild: bool = False, progress: Progress | None = None
 ) -> AbstractAsyncContextManager[Memory]:
-    """Open a memory. Tests put an opening with a small embedder in the place of this one."""
-    from streammem.cli.models import fetching_embedder  # noqa: PLC0415
+    """Open a memory, with `progress` for work that embeds: the model is then fetched when it is not here.
+
+    Tests put an opening with a small embedder in the place of this one.
+    """
+    from streammem import wiring  # noqa: PLC0415
+    from streammem.cli import models  # noqa: PLC0415
     from streammem.memory import open_memory  # noqa: PLC0415
 
-    return open_memory(path, chosen, create=create, rebuild=rebuild, embedder=fetching_embedder)
+    def embedder(settings: Settings) -> Embedder:
+        if progress is not None:
+            models.ensure(settings.embedding, progress)
+        return wiring.fastembed(settings)
+
+    return open_memory(path, chosen, create=create, rebuild=rebuild, embedder=embedder)

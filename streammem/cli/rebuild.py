@@ -33,5 +33,5 @@ def rebuild(memory: MemoryOption, as_json: JsonOption = False) -> int:
 
 async def _rebuild(path: Path, settings: Settings) -> Summarized:
     with Progress(opening.BUILDING) as progress:
-        async with opening.open_(path, settings, rebuild=True) as memory:
+        async with opening.open_(path, settings, rebuild=True, progress=progress) as memory:
             return await memory.rebuild(progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 
 from streammem.core.registers import winner
@@ -29,7 +29,7 @@ def nearest(leaf: Leaf, others: Iterable[Leaf], fan_out: int) -> list[Leaf]:
     return sorted(rest, key=lambda other: (abs(other.ts - leaf.ts), other))[:fan_out]
 
 
-def identifiers(version: Version, carriers: dict[str, Many[Leaf]], fan_out: int) -> list[Bridge]:
+def identifiers(version: Version, carriers: Mapping[str, Many[Leaf]], fan_out: int) -> list[Bridge]:
     """The identifier bridges at a message: to the nearest messages that carry the same identifier.
 
     `carriers` maps each identifier of the version to the leaves that may be reached (visible to the asker).

@@ -58,6 +58,11 @@ def uid(workspace: str, channel: str, message: str) -> str:
     return f"{_quote(workspace)}/{_quote(channel)}/{_quote(message)}"
 
 
+def native_id(name: str) -> str:
+    """The id that the product gave the message that a uid names."""
+    return name.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
+
+
 def encode(event: Event) -> bytes:
     """The canonical JSON of an event."""
     return _encoder.encode(event)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Protocol
+
 from streammem.core.registers import timeline
 from streammem.records import MessageEvent, Version
 
@@ -11,19 +14,28 @@ def searchable(version: Version) -> bool:
     return not version.deleted and version.kind in ("message", "call") and bool(version.text.strip())
 
 
-def dense_text(event: MessageEvent, version: Version) -> str:
-    """The words that are embedded: the speaker's name and the text.
+class Names(Protocol):
+    """What people and channels are called (core.directory.Directory)."""
 
-    A function of the event alone, so that vectors do not depend on when the directory was learned.
-    """
-    return f"{event.sender.name or version.user}: {version.text}"
+    def user_name(self, user: str) -> str: ...
+    def channel_name(self, channel: str) -> str: ...
 
 
-def lexical_text(event: MessageEvent, version: Version) -> str:
-    """The words that are searched lexically: speaker, channel and date stand before the text."""
-    when = event.ts
-    date = f"{when:%Y-%m-%d} {when.day} {when:%B}" if when else ""
-    return f"{event.sender.name or version.user} #{event.channel.name or version.channel} {date}: {version.text}"
+def dense_text(event: MessageEvent, version: Version, names: Names) -> str:
+    """The words that are embedded: the speaker's name and the text."""
+    return f"{event.sender.name or names.user_name(version.user)}: {version.text}"
+
+
+def lexical_text(event: MessageEvent, version: Version, names: Names) -> str:
+    """The words that are searched lexically: speaker, channel and the date in several spellings before the text."""
+    speaker = event.sender.name or names.user_name(version.user)
+    channel = event.channel.name or names.channel_name(version.channel)
+    return f"{speaker} #{channel} {spelled(event.ts)}: {version.text}"
+
+
+def spelled(day: datetime | None) -> str:
+    """A date as people write it, in several ways."""
+    return f"{day:%Y-%m-%d} {day.day:02d} {day.day} {day:%B} {day:%b}" if day else ""
 
 
 def untils(versions: tuple[Version, ...]) -> dict[str, int]:

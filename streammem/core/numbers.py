@@ -38,7 +38,7 @@ class Retrieval:
     fusion: Literal["scores", "ranks"] = "scores"
     seeds: Positive = 100  # depth of each ranking that is fused; silent in the paper
     rrf: Count = 60  # RRF constant for messages, Table 8; used when fusing ranks
-    dense_weight: Weight = 0.6  # λ_d; 0.6 for scores, 0.5 for ranks did best on the development sets
+    dense_weight: Weight = 1.0  # λ_d
     rrf_tree: Count = 0  # η_tree, Table 8: weight / rank
     weight_leaf2tree: Weight = 2.0  # Table 8
     weight_root: Weight = 0.8  # Table 8
@@ -52,7 +52,7 @@ class Retrieval:
     paths: Count = 8  # Table 8
     leaves_per_path: Count = 4  # Table 8
     context_anchors: Count = 50  # seeds whose neighbours are looked at
-    context_weight: Weight = 0.35  # how much of a neighbour's score a message gets; measured: 0.2 to 0.5 do alike
+    context_weight: Weight = 0.45  # how much of a neighbour's score a message gets; measured: 0.3 to 0.5 do alike
     context_seconds: Annotated[float, Ge(1)] = 300.0  # a neighbour's pull falls by e in this time
 
     # S3

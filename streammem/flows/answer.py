@@ -12,6 +12,7 @@ import numpy as np
 
 from streammem.core import bridges, forest, registers, routing, summaries
 from streammem.core.directory import Directory, fold
+from streammem.core.events import native_id
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
 from streammem.core.query_spec import QuerySpec, parse
@@ -568,7 +569,7 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
         user_name=directory.user_name(version.user),
         ts=version.ts,
         text=version.text,
-        reply_to=version.reply_to.rpartition("/")[2] or None,
+        reply_to=native_id(version.reply_to) or None,
         permalink=version.permalink or None,
         edited=version.since > version.ts,
         markers=version.markers,

@@ -88,7 +88,7 @@ async def corpus_of(dataset: Dataset, index: VectorIndex | None, embedder: Embed
         keys = [version.key for _, version in spoken[start : start + _PIECE]]
         vectors += await index.vectors(keys) if index else [None] * len(keys)
     absent = [row for row, vector in enumerate(vectors) if vector is None]
-    texts = [indexing.dense_text(*spoken[row]) for row in absent]
+    texts = [indexing.dense_text(*spoken[row], dataset.directories[spoken[row][1].workspace]) for row in absent]
     if texts:
         for row, vector in zip(absent, await asyncio.to_thread(embedder.encode, texts), strict=True):
             vectors[row] = vector

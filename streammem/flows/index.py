@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence as Many
 
 from streammem.core import indexing
+from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
 from streammem.flows.structure import versions_of
 from streammem.ports import Embedder, MessagePoint, StructureStore, VectorIndex
@@ -27,10 +28,11 @@ async def index(
     pairs = {
         v.key: (e, v) for e, v in zip(events, versions, strict=True) if indexing.searchable(v) and v.key not in have
     }
-    texts = [indexing.dense_text(e, v) for e, v in pairs.values()]
+    names = {w: Directory(await store.facts(w)) for w in {v.workspace for v in versions}}
+    texts = [indexing.dense_text(e, v, names[v.workspace]) for e, v in pairs.values()]
     encoded = await asyncio.to_thread(embedder.encode, texts) if texts else ()
     points = [
-        MessagePoint(v, untils[v.key], vector, indexing.lexical_text(e, v))
+        MessagePoint(v, untils[v.key], vector, indexing.lexical_text(e, v, names[v.workspace]))
         for (e, v), vector in zip(pairs.values(), encoded, strict=True)
     ]
     await vectors.upsert(points)  # 1. the points

@@ -48,8 +48,10 @@ Cli = Callable[..., Ended]
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     """Types a command, with an embedder that needs no model."""
 
-    def open_small(path: Path, chosen: Any, **how: bool) -> Any:
-        return open_memory(path, chosen, embedder=lambda _: HashingEmbedder(), **{"create": False, **how})
+    def open_small(
+        path: Path, chosen: Any, *, create: bool = False, rebuild: bool = False, progress: Any = None
+    ) -> Any:
+        return open_memory(path, chosen, create=create, rebuild=rebuild, embedder=lambda _: HashingEmbedder())
 
     monkeypatch.setattr(opening, "open_", open_small)
 

@@ -27,7 +27,7 @@ class Slow(HashingEmbedder):
             time.sleep({seconds})
         return super().encode(texts)
 
-def open_(path, chosen, *, create=False, rebuild=False):
+def open_(path, chosen, *, create=False, rebuild=False, progress=None):
     return open_memory(path, chosen, create=create, rebuild=rebuild, embedder=lambda _: Slow())
 
 opening.open_ = open_
@@ -96,12 +96,12 @@ def test_a_killed_import_keeps_what_it_acknowledged_and_resumes(rows: Path, tmp_
 
 
 def test_a_reader_that_goes_away_is_met_with_silence(team: Path) -> None:
-    process = start("ask", "the launch", "--memory", team, "--json")
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
-    assert process.wait() == 1
+    with start("ask", "the launch", "--memory", team, "--json") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
 
 
 def test_logs_are_json_when_nobody_watches(team: Path) -> None:

@@ -80,14 +80,15 @@ def topic(version: Version) -> str:
 def lifted(
     own: Mapping[str, float], scores: Mapping[str, float], pulls: Iterable[Pull], weight: float
 ) -> dict[str, float]:
-    """Each message's own score plus `weight` times what its neighbouring anchors pull.
+    """Each message's own score plus `weight` times the strongest pull of a neighbouring anchor.
 
-    `own` holds the scores of all candidates, `scores` those of the anchors.
+    `own` holds the scores of all candidates, `scores` those of the anchors. The strongest, not the sum: a message
+    among several half-relevant ones would else beat a relevant one that stands alone.
     """
-    total: defaultdict[str, float] = defaultdict(float, own)
+    strongest: defaultdict[str, float] = defaultdict(float)
     for pull in pulls:
-        total[pull.uid] += weight * pull.weight * max(scores.get(pull.anchor, 0.0), 0.0)
-    return dict(total)
+        strongest[pull.uid] = max(strongest[pull.uid], pull.weight * scores.get(pull.anchor, 0.0))
+    return {uid: score + weight * strongest[uid] for uid, score in own.items()}
 
 
 def leaves_of_path(scored: Iterable[tuple[str, float]], cap: int) -> list[str]:
