@@ -1,8 +1,8 @@
 """The memory that people import: one process, one directory, no server.
 
-    async with streammem.open_memory("memory") as memory:
-        await memory.append(events)
-        answer = await memory.query("who approved DOC-042?", asker="U7")
+async with streammem.open_memory("memory") as memory:
+await memory.append(events)
+answer = await memory.query("who approved DOC-042?", asker="U7")
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from streammem import settings as configuration
 from streammem import wiring
 from streammem.core.directory import Directory
 from streammem.errors import QueryError
-from streammem.flows.answer import Desk, answer
+from streammem.flows.answer import answer
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import Ingested, ingest
+from streammem.flows.sight import Desk
 from streammem.flows.stats import Stats, stats
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
@@ -104,7 +105,9 @@ class Memory:
         async with self._writing:
             await self._structure(progress)
             await self._index(progress)
-            bench = Bench(self._parts.structure, self._parts.index, self._parts.settings.forest.k, self._parts.settings.summary)
+            bench = Bench(
+                self._parts.structure, self._parts.index, self._parts.settings.forest.k, self._parts.settings.summary
+            )
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
             await self._parts.index.flush()
             self._behind = False
@@ -171,7 +174,13 @@ class Memory:
         directory = await self.directory(query.workspace)
         parts = self._parts
         desk = Desk(
-            parts.structure, parts.index, parts.embedder, directory, parts.rules, parts.settings.forest, parts.settings.retrieval
+            parts.structure,
+            parts.index,
+            parts.embedder,
+            directory,
+            parts.rules,
+            parts.settings.forest,
+            parts.settings.retrieval,
         )
         return await answer(query, desk)
 

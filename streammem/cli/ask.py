@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from streammem.records import Answer, Query
     from streammem.settings import Settings
 
+HEADERS = 3
+"""Headers that people see without asking for an explanation."""
+
 
 def ask(  # noqa: PLR0917 - typed by name
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know, in your own words.")],
@@ -121,19 +124,24 @@ def _all_fields(record: Any) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ for people
 
 
-def put_answer(answer: Answer, *, explain: bool) -> None:
-    """Print evidence, headers and the honest account."""
+def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> None:
+    """Print evidence (`most` of it), headers and the honest account."""
     from rich.text import Text  # noqa: PLC0415
 
     out = shown.console()
     if answer.abstained:
         out.print(Text("Nothing that was said answers this well enough.", style="bold"), soft_wrap=True)
-    for number, item in enumerate(answer.evidence, 1):
+    for number, item in enumerate(answer.evidence[:most], 1):
         _put_evidence(number, item, explain=explain)
-    if answer.headers:
+    if most is not None and len(answer.evidence) > most:
+        out.print(Text(f"and {len(answer.evidence) - most} more messages\n", style="dim"))
+    headers = answer.headers if explain else answer.headers[:HEADERS]
+    if headers:
         out.print(Text("Around it (generated summaries, for orientation only)", style="bold"), soft_wrap=True)
-    for header in answer.headers:
+    for header in headers:
         _put_header(header)
+    if headers:
+        out.print()
     for sentence in _account(answer, explain=explain):
         out.print(Text(shown.line(sentence), style="dim"), soft_wrap=True)
 
@@ -149,7 +157,7 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
         f"  {shown.minute(item.ts)}",
         ("  edited" if item.edited else "", "dim"),
         (f"  [{', '.join(item.markers)}]" if item.markers else "", "green"),
-        (f"  {item.stage} {_signals(item)}", "dim"),
+        (f"  {_signals(item)}", "dim"),
     )
     out.print(head, soft_wrap=True)
     for text in shown.plain(item.text).split("\n"):
@@ -162,7 +170,11 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
 
 
 def _signals(item: Any) -> str:
-    return ", ".join(dict.fromkeys(shown.line(found.signal) for found in item.found_by))
+    """The stages that found it, each with its signals, in short."""
+    by_stage: dict[str, dict[str, None]] = {}
+    for found in item.found_by:
+        by_stage.setdefault(found.stage, {})[shown.line(found.signal)] = None
+    return " · ".join(f"{stage} {', '.join(signals)}" for stage, signals in by_stage.items()) or str(item.stage)
 
 
 def _found(found: Any) -> str:

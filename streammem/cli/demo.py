@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from streammem.settings import Settings
 
 WORKSPACE = "harbourlight"
-SHOWN = 8
-"""Messages asked for: enough for these questions, few enough to read."""
+SHOWN = 10
+"""Messages printed for each question: few enough to read."""
 
 
 def demo(
@@ -76,7 +76,7 @@ async def _demo(path: Path, settings: Settings) -> tuple[Account, list[Asked]]:
 
 
 async def _ask(memory: Memory, question: dict[str, Any]) -> Answer:
-    return await memory.query(question["question"], asker=question["asker"], workspace=WORKSPACE, limit=SHOWN)
+    return await memory.query(question["question"], asker=question["asker"], workspace=WORKSPACE)
 
 
 def _questions(file: Path) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def _put(account: Account, answers: list[Asked], memory: Path | None, seconds: f
         out.rule(Text(f"{number} of {len(answers)}: {question['kind']}"), align="left")
         out.print(Text(f"{shown.line(asker)} asks: {answer.question}", style="bold"), soft_wrap=True)
         out.print()
-        put_answer(answer, explain=False)
+        put_answer(answer, explain=False, most=SHOWN)
         if told := _judged(question, answer):
             out.print(Text(told, style="dim"), soft_wrap=True)
     out.print()
@@ -113,7 +113,7 @@ def _judged(question: dict[str, Any], answer: Answer) -> str:
     """How much of what a full answer needs was found: the sample comes with its answers."""
     wanted = {(place["channel"], place["ts"]) for place in question["evidence"]}
     found = wanted & {(item.channel, item.id) for item in answer.evidence}
-    return f"{len(found)} of the {len(wanted)} messages that a full answer needs are among these"
+    return f"{len(found)} of the {len(wanted)} messages that a full answer needs are among the {len(answer.evidence)} found"
 
 
 def _next(memory: Path | None, seconds: float) -> str:

@@ -19,7 +19,7 @@ def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
     import msgspec  # noqa: PLC0415 - `streammem --help` needs none of it
 
     counted = run(_stats(memory, opening.settings()))
-    size = sum(file.stat().st_size for file in memory.rglob("*") if file.is_file())
+    size = sum(file.stat().st_blocks * 512 for file in memory.rglob("*") if file.is_file())  # vectors are sparse files
     if as_json:
         shown.put_json({**msgspec.to_builtins(counted), "bytes": size})
         return 0

@@ -27,7 +27,7 @@ def wants_join(spec: QuerySpec) -> bool:
 
 
 def holds(spec: QuerySpec, version: Version) -> set[str]:
-    """Which of the question's entities a message is placed under: its author, whom it mentions, channel, identifiers."""
+    """Which of the question's entities a message is placed under: author, mentions, channel or identifiers."""
     own = {version.user, version.channel, *version.mentions, *version.identifiers}
     return own & {*spec.users, *spec.channels, *spec.identifiers}
 

@@ -1,0 +1,114 @@
+"""S3: joins over placements and hops over bridges, within a small budget (§3.2.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
+
+from streammem.core import bridges, forest, routing
+from streammem.core.retrieval import complete
+from streammem.core.retrieval.assemble import Candidate
+from streammem.core.retrieval.complete import Hop
+from streammem.core.retrieval.route import Tree
+from streammem.flows.seeding import Findings
+from streammem.flows.sight import Desk
+from streammem.ports import Span, Stand
+from streammem.records import Bridge, Found, Leaf, Version
+
+
+async def completed(found: Findings, first: Many[Candidate], second: Many[Candidate], desk: Desk) -> list[Candidate]:
+    """Follow joins and bridges from the strongest leaves, within a small budget."""
+    numbers = desk.numbers
+    hops = [*await _joins(found, desk), *await _hops(found, first, second, desk)]
+    kept = complete.kept(hops, numbers.bridge_messages, numbers.join_floor)
+    return [
+        Candidate(h.uid, Found(stage="S3", signal=h.signal, path=h.path, rank=i, score=round(h.score, 4)))
+        for i, h in enumerate(kept, 1)
+    ]
+
+
+async def _joins(found: Findings, desk: Desk) -> list[Hop]:
+    """For a question about two entities: from the best message of one into its trees, to a message of the other."""
+    spec, sight = found.spec, found.sight
+    if not complete.wants_join(spec):
+        return []
+    anchor = next((s for s in found.seeds[: desk.numbers.anchors] if complete.holds(spec, sight[s.uid])), None)
+    if anchor is None:
+        return []
+    spans = [
+        Span(s.sequence, max(0, s.rank - desk.forest.k), s.rank + desk.forest.k + 1)
+        for s in found.stands.get(anchor.uid, ())
+    ]
+    uids = [leaf.uid for leaves in await desk.store.leaves(spans) for leaf in leaves]
+    await sight.see(uids)
+    cosines = await sight.weigh(uids)
+    best = complete.join(spec, sight[anchor.uid], ((sight[uid], c) for uid, c in cosines.items()), desk.numbers)
+    return [best] if best else []
+
+
+async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate], desk: Desk) -> list[Hop]:
+    """At most one bridge from each strong leaf, into a tree outside the pool, and a look around its endpoint."""
+    sight, numbers = found.sight, desk.numbers
+    pool = [c.uid for c in (*first[: numbers.anchors], *second[: numbers.expansion])]
+    strong = list(dict.fromkeys(pool))[: numbers.bridge_anchors]
+    links = await _bridges([sight[uid] for uid in strong], found, desk)
+    ends = list(dict.fromkeys(b.target for some in links for b in some))
+    await sight.see(ends)
+    await sight.weigh(ends)
+    stands = dict(zip(ends, await desk.store.placements(ends), strict=True))
+    trees = {tree for uid in pool for tree in found.hosts().get(uid, ())}
+    followed = [
+        bridge
+        for some in links
+        if (bridge := complete.hop(some, sight.cosine, lambda uid: _outside(stands.get(uid, ()), trees, uid, pool)))
+    ]
+    spans = [
+        Span(stand.sequence, max(0, stand.rank - numbers.window), stand.rank + numbers.window + 1)
+        for bridge in followed
+        for stand in stands[bridge.target][:1]
+    ]
+    windows = [[leaf.uid for leaf in leaves] for leaves in await desk.store.leaves(spans)]
+    await sight.see(uid for uids in windows for uid in uids)
+    await sight.weigh(uid for uids in windows for uid in uids)
+    taken = set(pool)
+    return [
+        hop
+        for bridge, uids in zip(followed, windows, strict=True)
+        for hop in complete.reached(bridge, uids, sight.cosine)
+        if hop.uid not in taken
+    ]
+
+
+def _outside(stands: Iterable[Stand], trees: set[Tree], uid: str, pool: Many[str]) -> bool:
+    """Whether an endpoint brings a tree that the pool does not have."""
+    return uid not in pool and any(forest.tree_of(s.sequence) not in trees for s in stands)
+
+
+async def _bridges(leaves: Many[Version], found: Findings, desk: Desk) -> list[list[Bridge]]:
+    """The reply and identifier bridges at each leaf, as far as the asker sees their ends."""
+    sight, numbers = found.sight, desk.numbers
+    answers = await desk.store.answers([v.uid for v in leaves])
+    await sight.see(leaf.uid for some in answers for leaf in some)
+    carriers = await _carriers(leaves, found, desk)
+    out = []
+    for version, some in zip(leaves, answers, strict=True):
+        replies = [v for leaf in some if (v := sight.get(leaf.uid)) is not None]
+        out.append([*bridges.replies(version, replies), *bridges.identifiers(version, carriers, numbers.fan_out)])
+    return out
+
+
+async def _carriers(leaves: Many[Version], found: Findings, desk: Desk) -> dict[str, list[Leaf]]:
+    """For each identifier at these leaves: the messages around them that carry it and that the asker sees."""
+    sight, reach = found.sight, 4 * desk.numbers.fan_out
+    wanted = [(i, routing.artifact_sequence(v.workspace, i), routing.leaf_of(v)) for v in leaves for i in v.identifiers]
+    ranks = await desk.store.ranks([(sequence, leaf) for _, sequence, leaf in wanted])
+    spans = [Span(s, max(0, r - reach), r + reach + 1) for (_, s, _), r in zip(wanted, ranks, strict=True)]
+    windows = await desk.store.leaves(spans)
+    await sight.see(leaf.uid for some in windows for leaf in some)
+    carriers: dict[str, list[Leaf]] = {}
+    for (identifier, _, _), some in zip(wanted, windows, strict=True):
+        for leaf in some:
+            version = sight.get(leaf.uid)
+            if version is not None and identifier in version.identifiers:
+                carriers.setdefault(identifier, []).append(leaf)
+    return {identifier: list(dict.fromkeys(some)) for identifier, some in carriers.items()}

@@ -1,0 +1,146 @@
+"""The memory as one asker may see it at one moment: the gate that every query goes through (design §5, §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+
+import msgspec
+import numpy as np
+
+from streammem.core import registers, summaries
+from streammem.core.directory import Directory, fold
+from streammem.core.identifiers import Rules
+from streammem.core.numbers import Forest, Retrieval
+from streammem.errors import QueryError
+from streammem.ports import Embedder, StructureStore, VectorIndex, Vectors, Visible
+from streammem.records import NodeId, Query, Summary, Version
+
+
+class Desk(msgspec.Struct, frozen=True):
+    """What a query is answered with."""
+
+    store: StructureStore
+    index: VectorIndex
+    embedder: Embedder
+    directory: Directory
+    rules: Rules
+    forest: Forest
+    numbers: Retrieval
+
+
+async def resolve(query: Query, desk: Desk) -> Query:
+    """Turn names into ids. An asker nobody knows is an error: guessing would decide access."""
+    asker = await _asker(query, desk) if query.asker else None
+    channels = tuple(_channel(name, desk.directory) for name in query.channels)
+    return msgspec.structs.replace(query, asker=asker, channels=channels)
+
+
+async def _asker(query: Query, desk: Desk) -> str:
+    name = query.asker or ""
+    if name in desk.directory.users:
+        return name
+    known = desk.directory.user_names.get(fold(name), frozenset())
+    if len(known) == 1:
+        return next(iter(known))
+    if known:
+        raise QueryError(f"{name!r} is the name of {len(known)} users: ask as one of {', '.join(sorted(known))}")
+    if await desk.store.sequences(query.workspace, "actor", name):
+        return name
+    raise QueryError(f"no user {name!r} in this memory: name a user by id, name or alias")
+
+
+def _channel(name: str, directory: Directory) -> str:
+    if name in directory.channels:
+        return name
+    known = directory.channel_names.get(fold(name), frozenset())
+    if len(known) == 1:
+        return next(iter(known))
+    if known:
+        raise QueryError(f"{name!r} is the name of {len(known)} channels: name one of {', '.join(sorted(known))}")
+    raise QueryError(f"no channel {name!r} in this memory: name a channel by id or name")
+
+
+def visible_to(query: Query, directory: Directory) -> Visible:
+    """What this query may touch: public channels and those the asker is in, or all of them if it says so."""
+    mine = directory.private_channels_of(query.asker)
+    channels = None if query.everything else directory.public_channels | mine
+    audiences = None if query.everything else frozenset({"public", *mine})
+    if query.channels:
+        wanted = frozenset(query.channels)
+        channels = wanted if channels is None else channels & wanted
+    return Visible(
+        workspace=query.workspace,
+        channels=channels,
+        audiences=audiences,
+        moment=query.as_of,
+        since=query.since,
+        until=query.until,
+        exclude=frozenset(query.exclude),
+    )
+
+
+class Sight:
+    """The memory as the asker may see it at the moment asked for. Whatever a query derives passes through here.
+
+    A message that is not visible, not said yet, deleted, or not asked for does not exist here (design §5).
+    """
+
+    def __init__(self, desk: Desk, query: Query, visible: Visible, vector: Vectors) -> None:
+        self._desk, self._visible, self._vector = desk, visible, vector
+        self._moment = query.as_of
+        self._seen: dict[str, Version | None] = {}
+        self._cosines: dict[str, float] = {}
+
+    async def see(self, uids: Iterable[str]) -> None:
+        """Look at these messages."""
+        new = [uid for uid in dict.fromkeys(uids) if uid not in self._seen]
+        for uid, known in zip(new, await self._desk.store.versions(new), strict=True):
+            version = registers.as_of(known, self._moment)
+            self._seen[uid] = version if version is not None and self._may(version) else None
+
+    def _may(self, version: Version) -> bool:
+        v = self._visible
+        return (
+            version.workspace == v.workspace
+            and (v.channels is None or version.channel in v.channels)
+            and (v.since is None or version.ts >= v.since)
+            and (v.until is None or version.ts <= v.until)
+            and version.uid not in v.exclude
+            and version.kind in ("message", "call")
+        )
+
+    def get(self, uid: str) -> Version | None:
+        """What the asker sees of a message that was looked at."""
+        return self._seen.get(uid)
+
+    def __getitem__(self, uid: str) -> Version:
+        version = self._seen[uid]
+        if version is None:
+            raise KeyError(uid)
+        return version
+
+    async def weigh(self, uids: Iterable[str], known: Mapping[str, float] = {}) -> dict[str, float]:
+        """The cosine of each visible message to the question; `known` gives those already found."""
+        self._cosines.update(known)
+        wanted = [uid for uid in dict.fromkeys(uids) if self.get(uid) is not None and uid not in self._cosines]
+        vectors = await self._desk.index.vectors([self[uid].key for uid in wanted])
+        for uid, vector in zip(wanted, vectors, strict=True):
+            self._cosines[uid] = 0.0 if vector is None else float(np.dot(vector, self._vector))
+        return {uid: self._cosines[uid] for uid in dict.fromkeys(uids) if self.get(uid) is not None}
+
+    def cosine(self, uid: str) -> float | None:
+        """The cosine of a message that was weighed; None for one that the asker does not see."""
+        return self._cosines.get(uid) if self.get(uid) is not None else None
+
+
+async def shown_summaries(nodes: Many[NodeId], visible: Visible, desk: Desk) -> dict[NodeId, Summary]:
+    """The summaries of these nodes that the asker may see and that nothing hides."""
+    stored = [s for s in await desk.store.summaries(nodes) if s is not None]
+    sequences = list(dict.fromkeys(s.node.sequence for s in stored))
+    redactions = dict(zip(sequences, await desk.store.redactions(sequences), strict=True))
+    return {
+        s.node: s
+        for s in stored
+        if summaries.shows(s, visible.channels, visible.moment) and not summaries.hidden(s, redactions[s.node.sequence])
+    }
