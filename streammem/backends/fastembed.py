@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,11 +95,11 @@ class FastembedEmbedder:
     @cached_property
     def _tokenizer(self) -> Tokenizer:
         """The model's tokenizer, neither cutting nor padding."""
-        with self._loading:
-            if self._known:
-                tokenizer = _read_tokenizer(self._whole_folder() / "tokenizer.json")
-            else:
-                tokenizer = Tokenizer.from_str(self._model.model.tokenizer.to_str())
+        folder = self._whole_folder()
+        if self._known and folder:
+            tokenizer = _read_tokenizer(folder / "tokenizer.json")
+        else:
+            tokenizer = Tokenizer.from_str(self._model.model.tokenizer.to_str())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
@@ -107,17 +108,18 @@ class FastembedEmbedder:
     def _limit(self) -> int:
         return int(self._model.model.tokenizer.truncation["max_length"])
 
-    @cached_property
+    @property
     def _model(self) -> Any:
         with self._loading:
-            loaded = _load(self.name, self._whole_folder(), self._options)
-            tokenizer = loaded.model.tokenizer
-            cut = tokenizer.truncation or {}
-            tokenizer.enable_truncation(
-                min(self._options.max_tokens, cut.get("max_length", self._options.max_tokens)),
-                direction=cut.get("direction", "right"),
-            )
-            return loaded
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> Any:
+        loaded = _load(self.name, self._whole_folder(), self._options)
+        tokenizer, most = loaded.model.tokenizer, self._options.max_tokens
+        cut = tokenizer.truncation or {}
+        tokenizer.enable_truncation(min(most, cut.get("max_length", most)), direction=cut.get("direction", "right"))
+        return loaded
 
     def _whole_folder(self) -> Path | None:
         folder = self.folder
@@ -132,7 +134,7 @@ class FastembedEmbedder:
 def _read_tokenizer(file: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(file))
-    except Exception as error:  # tokenizers raises nothing narrower
+    except Exception as error:  # noqa: BLE001 - tokenizers raises nothing narrower
         raise ModelError(f"{file} cannot be read ({error}): run `streammem models fetch`") from None
 
 
@@ -141,8 +143,8 @@ def _size(name: str) -> int:
         return int(_fastembed().TextEmbedding.get_embedding_size(name))
     except ValueError:
         raise ModelError(
-            f"fastembed knows no model {name!r}: STREAMMEM_EMBEDDING__MODEL must be {', '.join(models.KNOWN)} or one of "
-            "fastembed's; `streammem models` lists what is here"
+            f"no model {name!r}: STREAMMEM_EMBEDDING__MODEL must be {', '.join(models.KNOWN)} or a name that fastembed "
+            "knows; `streammem models` lists what is here"
         ) from None
 
 
@@ -166,13 +168,12 @@ def _load(name: str, folder: Path | None, options: Options) -> Any:
 def _register(fastembed: Any, model: models.Model) -> None:
     registered = {known["model"] for known in fastembed.TextEmbedding.list_supported_models()}
     if model.name not in registered:
-        from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415 - slow to import
-
+        described = import_module("fastembed.common.model_description")
         fastembed.TextEmbedding.add_custom_model(
             model.name,
-            pooling=PoolingType.MEAN,
+            pooling=described.PoolingType.MEAN,
             normalization=True,
-            sources=ModelSource(hf=model.name),  # asked for, never used: the files have a folder
+            sources=described.ModelSource(hf=model.name),  # asked for, never used: the files have a folder
             dim=model.dimensions,
             model_file="model.onnx",
         )
@@ -180,13 +181,9 @@ def _register(fastembed: Any, model: models.Model) -> None:
 
 def _fastembed() -> Any:
     """The library, imported at first use and kept quiet."""
-    import fastembed  # noqa: PLC0415 - slow to import
-    import huggingface_hub.utils  # noqa: PLC0415
-    import loguru  # noqa: PLC0415
-    import onnxruntime  # noqa: PLC0415
-
-    loguru.logger.disable("fastembed")
-    huggingface_hub.utils.disable_progress_bars()
-    huggingface_hub.utils.logging.set_verbosity_error()
-    onnxruntime.set_default_logger_severity(3)
-    return fastembed
+    import_module("loguru").logger.disable("fastembed")
+    hub = import_module("huggingface_hub.utils")
+    hub.disable_progress_bars()
+    hub.logging.set_verbosity_error()
+    import_module("onnxruntime").set_default_logger_severity(3)
+    return import_module("fastembed")

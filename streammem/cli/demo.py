@@ -113,7 +113,8 @@ def _judged(question: dict[str, Any], answer: Answer) -> str:
     """How much of what a full answer needs was found: the sample comes with its answers."""
     wanted = {(place["channel"], place["ts"]) for place in question["evidence"]}
     found = wanted & {(item.channel, item.id) for item in answer.evidence}
-    return f"{len(found)} of the {len(wanted)} messages that a full answer needs are among the {len(answer.evidence)} found"
+    share = f"{len(found)} of the {len(wanted)}"
+    return f"{share} messages that a full answer needs are among the {len(answer.evidence)} found"
 
 
 def _next(memory: Path | None, seconds: float) -> str:

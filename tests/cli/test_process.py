@@ -48,10 +48,10 @@ def start(*arguments: object, seconds: float = 0, **settings: str) -> subprocess
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    """4,000 messages."""
+    """1,000 messages."""
     source = tmp_path / "rows.jsonl"
     with source.open("w") as out:
-        for n in range(4000):
+        for n in range(1000):
             row = {
                 "id": str(n),
                 "channel": f"c{n % 5}",
@@ -81,7 +81,7 @@ def test_ctrl_c_says_that_it_can_be_resumed_and_waits_for_nothing(rows: Path, tm
 
 
 def test_a_killed_import_keeps_what_it_acknowledged_and_resumes(rows: Path, tmp_path: Path, cli: Cli) -> None:
-    process = start("import", "jsonl", rows, "--memory", tmp_path / "m")
+    process = start("import", "jsonl", rows, "--memory", tmp_path / "m", STREAMMEM_BATCH="50", STREAMMEM_POOL="100")
     said = ""
     for _ in range(3):
         said = wait_for(process, "acknowledged ")
@@ -91,7 +91,7 @@ def test_a_killed_import_keeps_what_it_acknowledged_and_resumes(rows: Path, tmp_
     again = cli("import", "jsonl", rows, "--memory", tmp_path / "m", "--json")
     assert again.status == 0
     assert again.json["duplicates"] >= acknowledged
-    assert again.json["accepted"] + again.json["duplicates"] == 4000
+    assert again.json["accepted"] + again.json["duplicates"] == 1000
     assert cli("verify", "--memory", tmp_path / "m").status == 0
 
 
