@@ -245,6 +245,7 @@ class Memory:
         async with self._writing:
             await self._parts.structure.clear()
             await self._parts.index.clear()
+            self._parts.renew()
         return await self.settle(progress)
 
 

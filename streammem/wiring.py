@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -36,8 +37,9 @@ class Card(msgspec.Struct, frozen=True):
 class Embedded:
     """The open parts of one memory directory. Use `open_embedded`; close once."""
 
-    def __init__(self, path: Path, settings: Settings, embedder: Embedder, lock: IO[str]) -> None:
+    def __init__(self, path: Path, settings: Settings, embedder: Embedder, card: Card, lock: IO[str]) -> None:
         self.path = path
+        self.card = card
         self.settings = settings
         self.rules: Rules = DEFAULT_RULES
         self.embedder = embedder
@@ -52,6 +54,10 @@ class Embedded:
         if self._index is None:
             self._index = EdgeIndex(self.path / "vectors", self.embedder.name, self.embedder.dimensions)
         return self._index
+
+    def renew(self) -> None:
+        """Say in the directory's card what the memory is built with from now on. Call it when the old stores are empty."""
+        _write(self.path, self.card)
 
     def fresh_structure(self) -> StructureStore:
         """An empty structure store, to rebuild into and compare."""
@@ -84,7 +90,9 @@ def open_embedded(
         model = (embedder or fastembed)(settings)
         card = Card(FORMAT, settings.forest.k, DEFAULT_RULES.digest, model.name, model.dimensions)
         _check(path, card, rebuild=rebuild)
-        return Embedded(path, settings, model, lock)
+        if rebuild:
+            shutil.rmtree(path / "vectors", ignore_errors=True)  # may be another model's; the log has it all
+        return Embedded(path, settings, model, card, lock)
     except BaseException:
         lock.close()
         raise
@@ -133,15 +141,13 @@ def _hold(path: Path) -> IO[str]:
 def _check(path: Path, card: Card, *, rebuild: bool) -> None:
     """Compare the directory's card with what this process would build, or write the card of a new memory."""
     file = path / "memory.json"
-    if not file.exists() or rebuild:
-        if file.exists():
-            _check_format(path, _read(file).format)
-        temporary = path / "memory.json.new"
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=1))
-        temporary.replace(file)
+    if not file.exists():
+        _write(path, card)
         return
     found = _read(file)
     _check_format(path, found.format)
+    if rebuild:  # the card is renewed when the old stores are empty, not before: a kill in between must show
+        return
     again = f"run `streammem rebuild --memory {path}` to build it anew from its log"
     if found.k != card.k:
         raise MemoryFormatError(f"the memory at {path} has k={found.k}, the settings say {card.k}: {again}")
@@ -152,6 +158,12 @@ def _check(path: Path, card: Card, *, rebuild: bool) -> None:
             f"the memory at {path} was indexed with {found.model} ({found.dimensions} dimensions), the settings name "
             f"{card.model} ({card.dimensions}): set STREAMMEM_EMBEDDING__MODEL={found.model}, or {again}"
         )
+
+
+def _write(path: Path, card: Card) -> None:
+    temporary = path / "memory.json.new"
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(card), indent=1))
+    temporary.replace(path / "memory.json")
 
 
 def _check_format(path: Path, found: int) -> None:

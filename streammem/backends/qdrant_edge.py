@@ -399,7 +399,8 @@ def _sought(search: NodeSearch) -> _Conditions:
 def _narrow(field: str, allowed: frozenset[str] | None, seen: Counter[str]) -> tuple[_Conditions, _Conditions] | None:
     """(must, must_not) that leave only allowed values of a field; None if nothing is left.
 
-    Naming many values is slow (290 of 300 channels: 70 ms, naming the hidden 10: 32), so the smaller side is named.
+    Naming values that hold most points is slow: at 33,000 points 33 ms for half of 300 channels, 14 for the other
+    half hidden. So the visible are named only where they hold less than a third, else the hidden.
     That is closed as well: one process holds the index and counts every value before its first point is written,
     so no point has a value that is on neither list.
     """
@@ -409,7 +410,7 @@ def _narrow(field: str, allowed: frozenset[str] | None, seen: Counter[str]) -> t
         return None
     if not hidden:
         return [], []
-    if 2 * sum(seen[value] for value in shown) <= seen.total():
+    if 3 * sum(seen[value] for value in shown) <= seen.total():
         return [FieldCondition(field, match=MatchAny(sorted(shown)))], []
     return [], [FieldCondition(field, match=MatchAny(sorted(hidden)))]
 

@@ -8,7 +8,7 @@ import sys
 
 def main() -> int:
     """Run the command line; the exit status is returned. Every failure is one line on stderr, never a traceback."""
-    from streammem.cli import app, endings  # noqa: PLC0415 - kept out of `import streammem.cli`
+    from streammem.cli import app, endings
 
     status = app.run(sys.argv[1:])
     if status == endings.STOPPED:

@@ -51,7 +51,7 @@ class Account:
 
     def count(self, events: Iterable[Event]) -> Iterator[Event]:
         """Pass events on, counting the messages among them."""
-        from streammem.records import MessageEvent  # noqa: PLC0415 - `streammem --help` needs none of it
+        from streammem.records import MessageEvent
 
         for event in events:
             self.messages += isinstance(event, MessageEvent)
@@ -65,7 +65,7 @@ class Account:
         self._take([*self.report.take_refusals(), *done.refusals])
 
     def _take(self, refusals: list[Refusal]) -> None:
-        import msgspec  # noqa: PLC0415
+        import msgspec
 
         for refusal in refusals:
             kept = self._examples.setdefault(refusal.reason, [])

@@ -21,7 +21,7 @@ HEADERS = 3
 """Headers that people see without asking for an explanation."""
 
 
-def ask(  # noqa: PLR0917 - typed by name
+def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know, in your own words.")],
     memory: MemoryOption,
     asker: Annotated[
@@ -61,8 +61,8 @@ def ask(  # noqa: PLR0917 - typed by name
     streammem ask "who approved DOC-042?" --memory team --as mira
     streammem ask "what was the launch date?" --memory team --as-of 2026-03-01 --explain
     """  # noqa: D301 - click wants the backspace
-    from streammem.cli import times  # noqa: PLC0415 - `streammem --help` needs none of it
-    from streammem.records import Query  # noqa: PLC0415
+    from streammem.cli import times
+    from streammem.records import Query
 
     if not question.strip():
         raise QueryError("the question is empty: say what you want to know")
@@ -98,7 +98,7 @@ async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
 
 def answer_to_json(answer: Answer) -> dict[str, Any]:
     """The answer with times as ISO 8601."""
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     plain: dict[str, Any] = {name: msgspec.to_builtins(getattr(answer, name)) for name in answer.__struct_fields__}
     plain["as_of"] = None if answer.as_of is None else shown.utc(answer.as_of)
@@ -116,7 +116,7 @@ def _evidence_to_json(item: Any) -> dict[str, Any]:
 
 def _all_fields(record: Any) -> dict[str, Any]:
     """Every field, defaults too: programs should not have to know those."""
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     return {name: msgspec.to_builtins(getattr(record, name)) for name in record.__struct_fields__}
 
@@ -126,7 +126,7 @@ def _all_fields(record: Any) -> dict[str, Any]:
 
 def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> None:
     """Print evidence (`most` of it), headers and the honest account."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out = shown.console()
     if answer.abstained:
@@ -147,7 +147,7 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
 
 
 def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out = shown.console()
     head = Text.assemble(
@@ -186,7 +186,7 @@ def _found(found: Any) -> str:
 
 
 def _put_header(header: Any) -> None:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     spell = f"{shown.minute(header.first)[:10]} to {shown.minute(header.last)[:10]}"
     head = f"  {header.view} {shown.line(header.label or header.tree)}, level {header.level}, {spell}"

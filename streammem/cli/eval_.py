@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from streammem.records import Answer, Event, Query
     from streammem.settings import Settings
 
+WIDE = 200
 STAGES = opening.IMPORTING | {"ask": "asking", "baselines": "ranking by the baselines"}
 
 
-def eval_(  # noqa: PLR0917 - typed by name
+def eval_(
     dataset: Annotated[
         Path, typer.Argument(metavar="DATASET_DIR", help="A folder with messages.jsonl and questions.jsonl (or .gz).")
     ],
@@ -77,7 +78,7 @@ class Study:
     """One measurement: the data set and how it is asked."""
 
     def __init__(self, dataset: Path, *, merged: bool, limit: int, baselines: bool) -> None:
-        from streammem.connectors import Report as Reading  # noqa: PLC0415 - `streammem --help` needs none of it
+        from streammem.connectors import Report as Reading
 
         self._dataset = dataset
         self._merged = dataset.resolve().name if merged else ""
@@ -86,14 +87,14 @@ class Study:
         self._account = Account(Reading())
 
     def _events(self, reading: Reading | None = None) -> Iterator[Event]:
-        from streammem.connectors import Report as Reading  # noqa: PLC0415
-        from streammem.connectors import jsonl  # noqa: PLC0415
+        from streammem.connectors import Report as Reading
+        from streammem.connectors import jsonl
 
         return jsonl.read(self._dataset, reading or Reading(), merged=self._merged)
 
     async def carry_out(self, path: Path, settings: Settings, out: Path | None) -> Report:
         """Import, ask, score."""
-        from streammem.flows import evaluate as measuring  # noqa: PLC0415
+        from streammem.flows import evaluate as measuring
 
         dataset = measuring.dataset_of(self._events())  # before a memory is made: a folder without questions makes none
         questions = measuring.load_questions(self._dataset, dataset)
@@ -114,7 +115,7 @@ class Study:
 
     def to_json(self, report: Report, seconds: float) -> dict[str, Any]:
         """The report with what it was made of."""
-        import msgspec  # noqa: PLC0415
+        import msgspec
 
         made = {"dataset": str(self._dataset), "merged": bool(self._merged), "import": self._account.to_json()}
         return {**made, **msgspec.to_builtins(report), "seconds": round(seconds, 1)}
@@ -148,7 +149,7 @@ class _Recorded:
         return answer
 
     def _write(self, question: Question, said: dict[str, Any]) -> None:
-        import msgspec  # noqa: PLC0415
+        import msgspec
 
         if self._file is not None:
             row = {"id": question.id, "asked": question.asked, "key": question.key, "answer": said}
@@ -156,7 +157,7 @@ class _Recorded:
 
 
 def _put(report: Report) -> None:
-    from streammem.core import scoring  # noqa: PLC0415
+    from streammem.core import scoring
 
     for table in scoring.tables(report):
         _put_table(table)
@@ -167,14 +168,14 @@ def _put(report: Report) -> None:
 
 
 def _put_table(table: Table) -> None:
-    from rich.table import Table as Grid  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.table import Table as Grid
+    from rich.text import Text
 
     grid = Grid(title=Text(table.title), title_justify="left", box=None, pad_edge=False)
     for number, column in enumerate(table.columns):
         grid.add_column(Text(column), justify="right" if number else "left", no_wrap=True)
     for row in table.rows:
         grid.add_row(*(Text(shown.line(cell)) for cell in row))
-    out = shown.console()
-    out.print(grid, crop=False, overflow="ignore")
+    out = shown.console(width=WIDE)  # figures are better wrapped by the terminal than cut
+    out.print(grid)
     out.print()

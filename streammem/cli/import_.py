@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def _list_formats(wanted: bool) -> None:
     if not wanted:
         return
-    from streammem.connectors import CONNECTORS  # noqa: PLC0415 - `streammem --help` needs none of it
+    from streammem.connectors import CONNECTORS
 
     shown.put_counts(
         "Formats",
@@ -36,7 +36,7 @@ def _list_formats(wanted: bool) -> None:
     raise typer.Exit
 
 
-def import_(  # noqa: PLR0917 - typed by name
+def import_(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slack-export, jsonl, or auto to look at PATH.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The export: a .zip, a folder or a file.")],
     memory: Annotated[
@@ -82,7 +82,7 @@ class Source:
     """An export about to be read."""
 
     def __init__(self, format_: str, path: Path, workspace: str | None) -> None:
-        from streammem.connectors import CONNECTORS, Report, recognise  # noqa: PLC0415
+        from streammem.connectors import CONNECTORS, Report, recognise
 
         self.format = (recognise(path) if format_ == "auto" else format_) or "auto"
         if self.format not in CONNECTORS:
@@ -112,7 +112,7 @@ async def _import(source: Source, account: Account, path: Path, settings: Settin
 
 async def load(memory: Memory, events: Iterator[Event], account: Account, progress: Progress) -> None:
     """Load events with an account of them and time left; acknowledge batch by batch."""
-    import asyncio  # noqa: PLC0415 - `streammem --help` needs none of it
+    import asyncio
 
     before = await memory.backlog()
     async for done in memory.load(account.count(events), progress):

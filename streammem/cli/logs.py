@@ -10,7 +10,7 @@ from streammem.settings import Settings
 
 def configure(settings: Settings) -> None:
     """Set up structlog, and the loggers that libraries bring, once at the start of a command."""
-    import structlog  # noqa: PLC0415 - `streammem --help` needs none of it
+    import structlog
 
     level = getattr(logging, settings.log_level.upper())
     terminal = sys.stderr.isatty()

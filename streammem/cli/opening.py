@@ -30,8 +30,8 @@ IMPORTING = FETCHING | {"read": "reading", "index": "embedding", "summaries": "s
 
 def settings() -> Settings:
     """The settings of this process; logging is set up by them."""
-    from streammem import settings as configuration  # noqa: PLC0415 - `streammem --help` needs none of it
-    from streammem.cli import logs  # noqa: PLC0415
+    from streammem import settings as configuration
+    from streammem.cli import logs
 
     read = configuration.load()
     logs.configure(read)
@@ -45,9 +45,9 @@ def open_(
 
     Tests put an opening with a small embedder in the place of this one.
     """
-    from streammem import wiring  # noqa: PLC0415
-    from streammem.cli import models  # noqa: PLC0415
-    from streammem.memory import open_memory  # noqa: PLC0415
+    from streammem import wiring
+    from streammem.cli import models
+    from streammem.memory import open_memory
 
     def embedder(settings: Settings) -> Embedder:
         if progress is not None:

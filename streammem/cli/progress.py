@@ -30,12 +30,12 @@ class Face(Protocol):
 class Stage:
     """One kind of work: how much is done and how much there is, as far as anybody knows."""
 
-    def __init__(self, name: str, label: str) -> None:
+    def __init__(self, name: str, label: str, began: float) -> None:
         self.name = name
         self.label = label
         self.done = 0
         self.total: int | None = None
-        self.began = time.monotonic()
+        self.began = began
 
     @property
     def rate(self) -> float:
@@ -44,8 +44,9 @@ class Stage:
 
     @property
     def left(self) -> float | None:
-        """Seconds left, when that can be told."""
-        return (self.total - self.done) / self.rate if self.total and self.total >= self.done > 0 else None
+        """Seconds left, when that can be told: not before a fiftieth is done."""
+        known = self.total and self.total >= self.done > self.total / 50
+        return (self.total - self.done) / self.rate if self.total and known else None
 
     def __str__(self) -> str:
         of = f" of {self.total:,}" if self.total and self.total > self.done else ""
@@ -60,6 +61,7 @@ class Progress:
         self._labels = labels
         self._stages: dict[str, Stage] = {}
         self._acknowledged: int | None = None
+        self._heard = time.monotonic()
         self._face: Face = _Bars() if sys.stderr.isatty() else _Lines()
 
     def __enter__(self) -> Self:
@@ -75,6 +77,7 @@ class Progress:
         if stage in self._labels:
             self._stage(stage).done += more
             self._face.show(self._stage(stage))
+        self._heard = time.monotonic()
 
     def expect(self, stage: str, total: int) -> None:
         """Say how many there will be; again when it is known better."""
@@ -93,7 +96,8 @@ class Progress:
 
     def _stage(self, name: str) -> Stage:
         if name not in self._stages:
-            self._stages[name] = Stage(name, self._labels[name])
+            # What is told of for the first time has been under way since anything was told before.
+            self._stages[name] = Stage(name, self._labels[name], self._heard)
         return self._stages[name]
 
 
@@ -122,9 +126,9 @@ class _Bars:
     """A bar for each stage, gone when the work is done."""
 
     def __init__(self) -> None:
-        from rich.console import Console  # noqa: PLC0415 - `streammem --help` needs none of it
-        from rich.progress import BarColumn, TextColumn  # noqa: PLC0415
-        from rich.progress import Progress as Rich  # noqa: PLC0415
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Rich
 
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
         self._rich = Rich(*columns, console=Console(stderr=True, markup=False), transient=True)

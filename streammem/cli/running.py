@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run to the end. Ctrl-C cancels the work, which closes what it opened, and raises KeyboardInterrupt."""
-    import asyncio  # noqa: PLC0415 - `streammem --help` needs none of it
+    import asyncio
 
     runner = asyncio.Runner()
     try:
@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def heed_cancelling() -> None:
     """Raise CancelledError if Ctrl-C was pressed: for work that computes for long without waiting for anything."""
-    import asyncio  # noqa: PLC0415
+    import asyncio
 
     try:
         task = asyncio.current_task()

@@ -28,21 +28,21 @@ def line(text: str) -> str:
 
 def utc(microseconds: int) -> str:
     """ISO 8601 with Z, as short as it is exact."""
-    from streammem.core.events import moment  # noqa: PLC0415 - `streammem --help` needs none of it
+    from streammem.core.events import moment
 
     return moment(microseconds).isoformat().replace("+00:00", "Z")
 
 
 def minute(microseconds: int) -> str:
     """A time for people."""
-    from streammem.core.events import moment  # noqa: PLC0415
+    from streammem.core.events import moment
 
     return f"{moment(microseconds):%Y-%m-%d %H:%M} UTC"
 
 
 def as_json(value: Any) -> str:
     """Indented JSON that keeps every character of the value but prints none that a terminal obeys."""
-    import msgspec  # noqa: PLC0415
+    import msgspec
 
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     return _RAW_IN_JSON.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
@@ -60,16 +60,19 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def console() -> Console:
-    """Where results for people go. Give it Text, never strings with chat in them: those would be read as markup."""
-    from rich.console import Console  # noqa: PLC0415 - `streammem --help` needs none of it
+def console(width: int | None = None) -> Console:
+    """Where results for people go, as wide as the terminal unless `width` says otherwise.
 
-    return Console(markup=False, emoji=False, highlight=False)
+    Give it Text, never strings with chat in them: those would be read as markup.
+    """
+    from rich.console import Console
+
+    return Console(width=width, markup=False, emoji=False, highlight=False)
 
 
 def put_counts(title: str, counts: Mapping[str, Any]) -> None:
     """Print names and numbers under a title, aligned."""
-    from rich.text import Text  # noqa: PLC0415
+    from rich.text import Text
 
     out = console()
     out.print(Text(title, style="bold"), soft_wrap=True)

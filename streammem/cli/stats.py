@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
     """Count what a memory holds: messages, forests, vectors, summaries and how stale they are."""
-    import msgspec  # noqa: PLC0415 - `streammem --help` needs none of it
+    import msgspec
 
     counted = run(_stats(memory, opening.settings()))
     size = sum(file.stat().st_blocks * 512 for file in memory.rglob("*") if file.is_file())  # vectors are sparse files

@@ -222,7 +222,8 @@ async def evaluate(
 
     `budget` is the token budget of each answer (None: the memory's own); baselines have none.
     """
-    answered = [await _answered(q.asked, ask, corpus, limit, budget, progress) for q in questions]
+    queries = [msgspec.structs.replace(q.asked, limit=limit, budget=budget) for q in questions]
+    answered = [await _answered(query, ask, corpus, progress) for query in queries]
     outcomes: dict[str, Many[Outcome]] = {scoring.OURS: [outcome for outcome, _ in answered]}
     if corpus is not None:
         outcomes |= await asyncio.to_thread(baseline_outcomes, questions, corpus, embed, limit, progress)
@@ -230,11 +231,8 @@ async def evaluate(
     return scoring.report(questions, outcomes, limit, rng, [ms for _, ms in answered])
 
 
-async def _answered(
-    asked: Query, ask: Ask, corpus: Corpus | None, limit: int, budget: int | None, progress: Progress | None
-) -> tuple[Outcome, float]:
+async def _answered(query: Query, ask: Ask, corpus: Corpus | None, progress: Progress | None) -> tuple[Outcome, float]:
     """The outcome of one question and its milliseconds. A refused question counts as one with no results."""
-    query = msgspec.structs.replace(asked, limit=limit, budget=budget)
     start = time.perf_counter()
     try:
         answer = await ask(query)
@@ -245,7 +243,7 @@ async def _answered(
         progress("ask", 1)
     if answer is None:
         return Outcome(refused=refused), elapsed
-    found = tuple(evidence.id for evidence in answer.evidence)[:limit]
+    found = tuple(evidence.id for evidence in answer.evidence)[: query.limit]
     ruled_out = baselines.beyond(corpus, query, found) if corpus is not None else 0
     return Outcome(found=found, abstained=answer.abstained, beyond=ruled_out), elapsed
 

@@ -20,6 +20,19 @@ def test_lines_tell_rate_and_time_left(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert capsys.readouterr().err == "embedding: 100 of 1,000, 10/s, about 2 min left\n"
 
 
+def test_work_that_is_told_of_at_its_end_has_a_sane_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    with Progress({"log": "placing", "index": "embedding"}) as told:
+        now = 110.0
+        told("log", 500)
+        now = 130.0
+        told("index", 100)
+    assert capsys.readouterr().err == "placing: 500, 50/s\nembedding: 100, 5/s\n"
+
+
 def test_lines_come_only_every_few_seconds(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress({"index": "embedding"}) as told:
         for _ in range(1000):
@@ -35,7 +48,7 @@ def test_what_is_acknowledged_is_said_once(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_nothing_is_said_of_what_nobody_knows() -> None:
-    stage = Stage("index", "embedding")
+    stage = Stage("index", "embedding", 0.0)
     assert stage.left is None
     stage.total = 0
     assert stage.left is None

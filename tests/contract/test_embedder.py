@@ -30,8 +30,8 @@ TEXTS = [
     "デプロイが失敗しました",
     "👍🏽",
     "",
-    *(LONG[: 40 * n] for n in range(1, 12)),
-    *(f"message number {n} about topic {n % 5}" for n in range(20)),
+    *(LONG[:length] for length in (40, 120, 300)),
+    *(f"message number {n} about topic {n % 5}" for n in range(8)),
 ]
 
 
@@ -81,20 +81,20 @@ def test_tokens_are_counted_uncut(embedder: Embedder) -> None:
 @pytest.mark.model
 def test_vectors_do_not_depend_on_the_batch(model: FastembedEmbedder) -> None:
     def encoded(order: Sequence[int], batch_tokens: int) -> np.ndarray[Any, Any]:
-        other = FastembedEmbedder(EmbeddingSettings(batch_tokens=batch_tokens))
+        other = FastembedEmbedder(EmbeddingSettings(batch_tokens=batch_tokens, threads=1))
         vectors = np.empty((len(TEXTS), other.dimensions), np.float32)
         vectors[list(order)] = other.encode([TEXTS[place] for place in order])
         return vectors
 
     places = range(len(TEXTS))
     first = encoded(places, 512)
-    for order, batch_tokens in ((places, 4096), (places[::-1], 700), ([*places[5:], *places[:5]], 64)):
+    for order, batch_tokens in ((places[::-1], 4096), ([*places[5:], *places[:5]], 64)):
         np.testing.assert_array_equal(encoded(order, batch_tokens), first)
 
 
 @pytest.mark.model
 def test_texts_are_cut_at_the_limit(model: FastembedEmbedder) -> None:
-    cut = FastembedEmbedder(EmbeddingSettings(max_tokens=16))
+    cut = FastembedEmbedder(EmbeddingSettings(max_tokens=16, threads=1))
     vectors = cut.encode([LONG, LONG[:150], "short"])
     np.testing.assert_array_equal(vectors[0], vectors[1])
     np.testing.assert_array_equal(vectors[2], model.encode(["short"])[0])
@@ -102,7 +102,7 @@ def test_texts_are_cut_at_the_limit(model: FastembedEmbedder) -> None:
 
 @pytest.mark.model
 def test_batches_stay_within_the_budget_and_hold_every_text_once(model: FastembedEmbedder) -> None:
-    small = FastembedEmbedder(EmbeddingSettings(batch_tokens=300))
+    small = FastembedEmbedder(EmbeddingSettings(batch_tokens=300, threads=1))
     lengths = small._lengths(TEXTS)
     batches = list(small._batches(TEXTS))
     assert sorted(place for batch in batches for place in batch) == list(range(len(TEXTS)))
@@ -112,8 +112,8 @@ def test_batches_stay_within_the_budget_and_hold_every_text_once(model: Fastembe
 
 @pytest.mark.model
 async def test_several_threads_may_encode_at_once(model: FastembedEmbedder) -> None:
-    fresh = FastembedEmbedder(EmbeddingSettings())
-    found = await asyncio.gather(*(asyncio.to_thread(fresh.encode, TEXTS[:5]) for _ in range(4)))
+    fresh = FastembedEmbedder(EmbeddingSettings(threads=1))
+    found = await asyncio.gather(*(asyncio.to_thread(fresh.encode, TEXTS[2:7]) for _ in range(4)))
     for vectors in found:
         np.testing.assert_array_equal(vectors, found[0])
 
@@ -134,7 +134,8 @@ print(embedder.encode(["hello"]).shape)
 
 @pytest.mark.model
 def test_the_default_model_is_lazy_silent_and_off_the_network(model: FastembedEmbedder) -> None:
-    said = subprocess.run([sys.executable, "-W", "default", "-c", QUIET], capture_output=True, text=True, cwd=ROOT)
+    command = [sys.executable, "-W", "default", "-c", QUIET]
+    said = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
     assert (said.returncode, said.stdout, said.stderr) == (0, "(1, 384)\n", "")
 
 

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_edge import Filter, UpdateOperation
+
 from streammem.backends import qdrant_edge
 from streammem.backends.lexical import words
 from streammem.backends.memory_vectors import MemoryIndex
