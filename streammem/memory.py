@@ -235,7 +235,7 @@ class Memory:
         return self._parts.embedder.encode(texts)
 
     async def backlog(self) -> dict[str, int]:
-        """How much there is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""
+        """How much is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""
         structure, end = self._parts.structure, await self._parts.log.end()
         placed, embedded = await structure.applied(STRUCTURED), await structure.applied(INDEXED)
         return {"log": end - placed, "index": end - embedded, "summaries": (await structure.counts())["due"]}

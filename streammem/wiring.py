@@ -56,7 +56,7 @@ class Embedded:
         return self._index
 
     def renew(self) -> None:
-        """Say in the directory's card what the memory is built with from now on. Call it when the old stores are empty."""
+        """Write the directory's card anew. Call it when what was built by the old card is gone."""
         _write(self.path, self.card)
 
     def fresh_structure(self) -> StructureStore:

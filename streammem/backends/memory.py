@@ -167,6 +167,7 @@ class MemoryStructure(StructureStore):
         self._facts: dict[tuple[str, ...], dict[tuple[str, ...], Fact]] = {}
         self._due: dict[Sequence, tuple[int, Due]] = {}  # since when, what; oldest first
         self._redactions: dict[Sequence, dict[Leaf, int]] = {}  # leaf to serial; newest last
+        self._workspaces: set[str] = set()  # of leaves and facts
 
     def _save(self, table: str, key: tuple[object, ...], *values: object) -> None:
         """A row that is new or replaces the one of the same key. Here memory is the store."""
@@ -199,6 +200,7 @@ class MemoryStructure(StructureStore):
             run = self._runs.get(sequence)
             if run is None:
                 run = self._runs[sequence] = Run(sequence)
+                self._workspaces.add(sequence.workspace)
             size = len(run)
             if run.add(leaf):
                 self._save("entry", (sequence, leaf.uid), leaf.ts)
@@ -229,6 +231,7 @@ class MemoryStructure(StructureStore):
 
     def _stand(self, key: tuple[str, ...], fact: Fact) -> None:
         self._facts.setdefault(home(fact), {})[key] = fact
+        self._workspaces.add(fact.workspace)
         self._save("fact", (_pack(key),), fact)
 
     async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
@@ -283,7 +286,7 @@ class MemoryStructure(StructureStore):
         return [sequence for sequence in run if tree is None or sequence.tree == tree]
 
     async def workspaces(self) -> list[str]:
-        return sorted({sequence.workspace for sequence in self._runs} | {home[0] for home in self._facts})
+        return sorted(self._workspaces)
 
     async def facts(self, workspace: str) -> list[DirectoryEvent]:
         standing = self._facts.get((workspace,), {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -181,7 +182,8 @@ class EdgeIndex:
     async def vectors(self, keys: Many[str]) -> list[Vectors | None]:
         ids = [_id(key) for key in keys]
         found: list[Any] = self._messages.retrieve(list(set(ids)), with_payload=False, with_vector=["dense"])
-        dense = {record.id: np.asarray(record.vector["dense"], np.float32) for record in found}
+        packed = struct.Struct(f"<{self._description.dimensions}f").pack  # half the time of an array of the list
+        dense = {record.id: np.frombuffer(packed(*record.vector["dense"]), "<f4") for record in found}
         return [dense.get(point_id) for point_id in ids]
 
     async def find_messages(

@@ -36,6 +36,9 @@ FORMAT = 1
 PENDING = 20_000
 """Rows gathered before they are committed without waiting for an offset: a few megabytes, a tenth of a second."""
 
+RECENT = 8192
+"""Summaries kept decoded, 3 KB each: a query looks at hundreds, and questions look at the same roots again and again."""
+
 Name = TypeVar("Name", int, str)
 
 _LOG = 0x73744C47  # "stLG" and "stST": what `file` and the next opening see
@@ -291,8 +294,9 @@ class _File:
             for table in self._emptied:
                 self._db.execute(_SQL[table].empty)
             for table, rows in self._pending.items():
-                self._db.executemany(_SQL[table].put, [k + v for k, v in rows.items() if v is not None])
-                self._db.executemany(_SQL[table].cut, [k for k, v in rows.items() if v is None])
+                if rows:
+                    self._db.executemany(_SQL[table].put, [k + v for k, v in rows.items() if v is not None])
+                    self._db.executemany(_SQL[table].cut, [k for k, v in rows.items() if v is None])
         self._pending = {table: {} for table in _TABLES}
         self._emptied.clear()
         self._rows = 0
@@ -310,24 +314,47 @@ class _File:
 
 
 class _OnFile(Shelf[Key, Value]):
-    """A part of the store that is read from the file: much of it is kept, and little of it is read."""
+    """A part of the store that is read from the file: much of it is kept, and little of it is read.
+
+    The values read last, at most `recent` of them, stay at hand.
+    """
 
     def __init__(
-        self, file: _File, table: str, columns: Callable[[Key], tuple[object, ...]], read: Callable[[Any], Value]
+        self,
+        file: _File,
+        table: str,
+        columns: Callable[[Key], tuple[object, ...]],
+        read: Callable[[Any], Value],
+        recent: int = 0,
     ) -> None:
         self._file, self._table, self._columns, self._read = file, table, columns, read
+        self._recent: dict[Key, Value] = {}
+        self._most = recent
 
     def get(self, key: Key, /) -> Value | None:
+        known = self._recent.get(key)
+        if known is not None:
+            return known
         row = self._file.get(self._table, self._columns(key))
-        return self._read(row[0]) if row else None
+        return self._remember(key, self._read(row[0])) if row else None
+
+    def _remember(self, key: Key, value: Value) -> Value:
+        if self._most:
+            if len(self._recent) >= self._most:
+                del self._recent[next(iter(self._recent))]
+            self._recent[key] = value
+        return value
 
     def __setitem__(self, key: Key, value: Value, /) -> None:
+        self._recent.pop(key, None)
         self._file.put(self._table, self._columns(key), (value,))
 
     def __delitem__(self, key: Key, /) -> None:
+        self._recent.pop(key, None)
         self._file.put(self._table, self._columns(key), None)
 
     def clear(self) -> None:
+        self._recent.clear()
         self._file.empty(self._table)
 
     def __len__(self) -> int:
@@ -343,7 +370,7 @@ class SqliteStructure(MemoryStructure):
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         super().__init__()
         self._file = _File(Path(path), create=create)
-        self._summaries = _OnFile(self._file, "summary", lambda n: (n.sequence, n.level, n.index), _summary)
+        self._summaries = _OnFile(self._file, "summary", lambda n: (n.sequence, n.level, n.index), _summary, RECENT)
         self._texts = _OnFile(self._file, "text", lambda key: (key,), str)
         try:
             with _explaining(self._file.path):
@@ -408,6 +435,7 @@ class SqliteStructure(MemoryStructure):
             self._due[names[number]] = since, Due(names[number], generation, Leaf(ts, uid))
         for number, ts, uid, serial in sorted(self._file.all("redaction"), key=lambda row: row[3]):
             self._redactions.setdefault(names[number], {})[Leaf(ts, uid)] = serial
+        self._workspaces = {sequence.workspace for sequence in self._runs} | {place[0] for place in self._facts}
 
     def _load_leaves(self, names: dict[int, Sequence]) -> None:
         """Messages have equal leaves in many places: one record serves all of them."""

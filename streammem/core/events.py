@@ -63,6 +63,11 @@ def native_id(name: str) -> str:
     return name.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")
 
 
+def channel_of(name: str) -> str:
+    """The channel of the message that a uid names."""
+    return name.split("/")[1].replace("%2F", "/").replace("%25", "%")
+
+
 def encode(event: Event) -> bytes:
     """The canonical JSON of an event."""
     return _encoder.encode(event)
@@ -181,7 +186,8 @@ def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Ve
 def hints(event: MessageEvent) -> list[DirectoryEvent]:
     """What a message says in passing about its channel and sender, as facts that any directory event beats.
 
-    Their version is a fraction below one made of the message's time, so the newest hint wins among hints only.
+    Their version is a fraction below one made of the message's time, so the newest hint wins among hints only
+    (core.registers.fact_order).
     """
     if event.ts is None:
         return []

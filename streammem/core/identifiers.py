@@ -24,7 +24,9 @@ IDENTIFIER_RULES: Mapping[str, str] = MappingProxyType(
         "number": r"(?<![\w#&/])#(\d{1,6})(?!\w)",
     }
 )
-"""Kind to pattern. Group 1, where there is one, is the identifier's own part."""
+"""Kind to pattern. Group 1, where there is one, is the identifier's own part.
+
+A pattern with \\d in it has to match a digit: it is tried only on texts that have one."""
 
 MARKER_RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -44,8 +46,9 @@ MARKER_RULES: Mapping[str, str] = MappingProxyType(
         "resolved": r"resolved|fixed|closed|mitigated|done and dusted|completed?|finished",
     }
 )
-"""Lifecycle marker to the words that show it. Matched as whole words, without regard to case."""
+"""Lifecycle marker to the words that show it, in lower case. Matched as whole words, without regard to case."""
 
+_DIGIT = re.compile(r"\d")
 _SPELLED_BY_KIND = {"pull": "PR-{}", "issue": "ISSUE-{}", "number": "#{}", "version": "v{}"}
 
 
@@ -58,10 +61,10 @@ class Rules:
         self._identifiers = [
             (kind, re.compile(pattern, re.IGNORECASE if kind != "code" else 0)) for kind, pattern in identifiers.items()
         ]
-        self._markers = [
-            (name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)", re.IGNORECASE)) for name, pattern in markers.items()
-        ]
-        self._any_marker = re.compile(rf"(?<!\w)(?:{'|'.join(markers.values())})(?!\w)", re.IGNORECASE)
+        self._without_digits = [(kind, compiled) for kind, compiled in self._identifiers if r"\d" not in compiled.pattern]
+        # Matched against lower case: on lists of words that is four times as fast as IGNORECASE.
+        self._markers = [(name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")) for name, pattern in markers.items()]
+        self._any_marker = re.compile(rf"(?<!\w)(?:{'|'.join(markers.values())})(?!\w)")
         self._source = repr((tuple(identifiers.items()), tuple(markers.items())))
 
     @cached_property
@@ -71,11 +74,9 @@ class Rules:
 
     def identifiers(self, text: str) -> tuple[str, ...]:
         """The structured identifiers in `text`, each in one spelling, sorted, without repeats."""
-        if not any(ch.isdigit() or ch in "./" for ch in text):
-            return ()
         found: set[str] = set()
         taken: list[tuple[int, int]] = []
-        for kind, pattern in self._identifiers:
+        for kind, pattern in self._identifiers if _DIGIT.search(text) else self._without_digits:
             for match in pattern.finditer(text):
                 start, end = match.span()
                 if all(end <= a or start >= b for a, b in taken):
@@ -85,9 +86,10 @@ class Rules:
 
     def markers(self, text: str) -> tuple[str, ...]:
         """The lifecycle markers that `text` shows, in the table's order."""
-        if self._any_marker.search(text) is None:
+        lower = text.lower()
+        if self._any_marker.search(lower) is None:
             return ()
-        return tuple(name for name, pattern in self._markers if pattern.search(text))
+        return tuple(name for name, pattern in self._markers if pattern.search(lower))
 
 
 def _spelled(kind: str, match: re.Match[str]) -> str:

@@ -72,8 +72,13 @@ def fact_key(fact: Fact) -> tuple[str, ...]:
 
 
 def fact_order(fact: Fact, content_hash: str) -> tuple[str, bool, str]:
-    """The total order of the facts in one register: version, then absence, then content hash (design §4)."""
-    return (number(fact.version), not fact.present, content_hash)
+    """The total order of the facts in one register: version, then absence, then content hash (design §4).
+
+    What a message says in passing has a version below 1 (core.events.hints): it stands before all that is stated,
+    also at version 0.
+    """
+    hinted = "-" if fact.version.startswith("0.") else ""
+    return (hinted + number(fact.version), not fact.present, content_hash)
 
 
 def carried_by(identifier: str, versions: Sequence[Version]) -> bool:

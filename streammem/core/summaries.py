@@ -5,7 +5,7 @@ A summary is navigation. Its text quotes messages under `<@user>` marks that are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from streammem.core import forest
+from streammem.core.events import channel_of
 from streammem.core.identifiers import MARKER_RULES
 from streammem.core.numbers import Summarizing
 from streammem.records import Leaf, NodeId, Redaction, Sequence, Summary, Version
@@ -51,7 +52,12 @@ class Words(msgspec.Struct, frozen=True):
 
 
 EXTRACTIVE = "extractive/1"
-"""Names this summariser and the version of its rules in cache keys."""
+"""Names this summariser and the version of its rules."""
+
+
+def worded_by(numbers: Summarizing) -> str:
+    """Names what words a reading, in cache keys: other numbers quote otherwise."""
+    return f"{EXTRACTIVE}/{numbers.quotes},{numbers.quote_length},{numbers.diversity:g}"
 
 
 def audience_of(channel: str, *, public: bool) -> str:
@@ -64,15 +70,24 @@ def read_by_everyone(sequence: Sequence) -> bool:
     return sequence.view == "artifact"
 
 
-def reading_of_leaves(node: NodeId, span: Many[Leaf], sources: Many[Source]) -> Reading | None:
-    """Read a level-1 node: its leaves in order, of which `sources` are the live ones. None when none is live."""
-    if not sources:
+def grouped(sequence: Sequence, leaves: Iterable[Leaf], is_public: Callable[[str], bool]) -> list[Leaf]:
+    """The leaves that the nodes of a sequence group by k: where channels are pooled, those of public channels only.
+
+    Grouping the others too would show in the summaries how many there are and where (design §5, Audience).
+    """
+    return [leaf for leaf in leaves if not read_by_everyone(sequence) or is_public(channel_of(leaf.uid))]
+
+
+def reading_of_leaves(node: NodeId, live: Many[tuple[Leaf, Source]]) -> Reading | None:
+    """Read a level-1 node from its live leaves in order. None when none is live."""
+    if not live:
         return None
+    sources = [source for _, source in live]
     versions = [s.version for s in sources]
     return Reading(
         node=node,
-        first=span[0],
-        last=span[-1],
+        first=live[0][0],
+        last=live[-1][0],
         count=len(sources),
         made_from=forest.digest(f"{s.version.key}|{s.audience}" for s in sources),
         channels=tuple(sorted({v.channel for v in versions})),

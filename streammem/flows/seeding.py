@@ -69,15 +69,18 @@ async def routed(found: Findings, visible: Visible, vector: Vectors, desk: Desk)
 
 
 async def _living(trees: set[Tree], visible: Visible, desk: Desk) -> set[Tree]:
-    """The artifacts that show enough lifecycle to be trees, by what the asker may see: their root summaries."""
+    """The artifacts that show enough lifecycle to be trees, by what the asker may see: their root summaries.
+
+    A root stands as high as its public leaves reach; all leaves of the sequence say how high that is at most.
+    """
     sequences = [routing.artifact_sequence(visible.workspace, tree) for _, tree in sorted(trees)]
-    sizes = await desk.store.sizes(sequences)
-    roots = [NodeId(s, forest.root_level(n, desk.forest.k), 0) for s, n in zip(sequences, sizes, strict=True)]
-    shown = await shown_summaries(roots, visible, desk)
+    heights = [forest.root_level(size, desk.forest.k) for size in await desk.store.sizes(sequences)]
+    tops = [NodeId(s, level, 0) for s, height in zip(sequences, heights, strict=True) for level in range(1, height + 1)]
+    shown = await shown_summaries(tops, visible, desk)
     return {
         forest.tree_of(node.sequence)
         for node, summary in shown.items()
-        if len(summary.markers) >= desk.forest.lifecycle_markers
+        if summary.is_root and len(summary.markers) >= desk.forest.lifecycle_markers
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Many
 
@@ -14,7 +15,7 @@ from streammem.core.numbers import Summarizing
 from streammem.core.registers import winner
 from streammem.core.summaries import Reading, Source
 from streammem.ports import NodePoint, Span, StructureStore, VectorIndex
-from streammem.records import Due, NodeId, Sequence, Summary, Version
+from streammem.records import Due, Leaf, NodeId, Sequence, Summary, Version
 
 
 class Summarized(msgspec.Struct, frozen=True):
@@ -77,36 +78,59 @@ async def _write(
         workspace = summary.node.sequence.workspace
         shared = all(directories[workspace].is_public(c) for c in summary.channels)
         points.append(NodePoint(summary, summaries.audience_of(summary.channels[0], public=shared)))
-    await bench.index.drop_nodes(dropped)
-    await bench.store.drop(dropped)
+    await bench.index.drop_nodes(dropped)  # 1. what can be found
     await bench.index.keep_nodes(points)
+    if points:
+        await bench.index.flush()  # 2. durable, before anything says that it is there
+    await bench.store.drop(dropped)  # 3. what is shown
     await bench.store.keep(written)
+
+
+class _Stretch(msgspec.Struct, frozen=True):
+    """The leaves from rank `start` on of the `size` that a sequence's nodes group; `total` counts the others too."""
+
+    start: int
+    size: int
+    total: int
+    leaves: Many[Leaf]
+
+
+async def _stretch(due: Due, bench: Bench, directory: Directory) -> _Stretch:
+    """What is due of a sequence, from the first leaf of a node on."""
+    sequence, k = due.sequence, bench.k
+    (total,) = await bench.store.sizes([sequence])
+    if not summaries.read_by_everyone(sequence):
+        (rank,) = await bench.store.ranks([(sequence, due.earliest)])
+        (leaves,) = await bench.store.leaves([Span(sequence, rank // k * k, total)])
+        return _Stretch(rank // k * k, total, total, leaves)
+    (pooled,) = await bench.store.leaves([Span(sequence, 0, total)])
+    public = summaries.grouped(sequence, pooled, directory.is_public)
+    rank = min(bisect_left(public, due.earliest), max(len(public) - 1, 0))  # the last node too: it may be a root now
+    return _Stretch(rank // k * k, len(public), total, public[rank // k * k :])
 
 
 async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
     """Renew the nodes of one sequence from the due leaf on."""
     sequence, k = due.sequence, bench.k
-    (size,) = await bench.store.sizes([sequence])
     (redactions,) = await bench.store.redactions([sequence])
     serial = max((r.serial for r in redactions), default=0)
-    (rank,) = await bench.store.ranks([(sequence, due.earliest)])
-    start = rank // k * k
-    (leaves,) = await bench.store.leaves([Span(sequence, start, size)])
-    sources = await _live(sequence, [leaf.uid for leaf in leaves], bench, directory)
+    due_now = await _stretch(due, bench, directory)
+    start, size = due_now.start, due_now.size
+    sources = await _live(sequence, [leaf.uid for leaf in due_now.leaves], bench, directory)
     draft = _Draft([], [])
     fresh: dict[NodeId, Summary] = {}
     for level, index in forest.nodes_from(start, size, k):
         node = NodeId(sequence, level, index)
         if level == 1:
-            ranks = forest.cover(1, index, size, k)
-            span = leaves[ranks.start - start : ranks.stop - start]
+            span = due_now.leaves[index * k - start : (index + 1) * k - start]
             reading = summaries.reading_of_leaves(
-                node, span, [sources[leaf.uid] for leaf in span if leaf.uid in sources]
+                node, [(leaf, sources[leaf.uid]) for leaf in span if leaf.uid in sources]
             )
         else:
-            reading = await _above(node, size, fresh, bench, directory)
+            reading = await _above(node, due_now, fresh, bench, directory)
         await _renew(node, reading, draft, fresh, bench, is_root=level == forest.root_level(size, k), serial=serial)
     await _demote(sequence, size, draft, fresh, bench)
+    await _vacate(sequence, due_now, draft, bench)
     return draft
 
 
@@ -134,8 +158,11 @@ async def _renew(
 
 
 async def _say(reading: Reading, bench: Bench, *, is_root: bool, serial: int) -> Summary:
-    """Word a summary, or take the words from the cache: the same reading is never worded twice (design §3)."""
-    key = f"{reading.made_from}/{summaries.EXTRACTIVE}"
+    """Word a summary, or take the words from the cache: the same reading is never worded twice (design §3).
+
+    Views word the same leaves differently, so each has its own.
+    """
+    key = f"{reading.made_from}/{reading.node.sequence.view}/{summaries.worded_by(bench.numbers)}"
     (words,) = await bench.store.cached([key])
     said = msgspec.json.decode(words, type=summaries.Words) if words else summaries.extract(reading, bench.numbers)
     if words is None:
@@ -151,16 +178,24 @@ async def _demote(sequence: Sequence, size: int, draft: _Draft, fresh: dict[Node
             draft.written.append(msgspec.structs.replace(stored, is_root=False))
 
 
+async def _vacate(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
+    """Drop the nodes that stand over nothing any more, because channels that were pooled here are no longer public."""
+    now = set(forest.nodes_from(due_now.start, due_now.size, bench.k))
+    ever = [n for n in forest.nodes_from(due_now.start, due_now.total, bench.k) if n not in now]
+    stored = await bench.store.summaries([NodeId(sequence, level, index) for level, index in ever])
+    draft.dropped.extend(s.node for s in stored if s is not None)
+
+
 async def _above(
-    node: NodeId, size: int, fresh: dict[NodeId, Summary], bench: Bench, directory: Directory
+    node: NodeId, due_now: _Stretch, fresh: dict[NodeId, Summary], bench: Bench, directory: Directory
 ) -> Reading | None:
-    """Read a node from its children: those renewed just now, and the stored ones beside them."""
-    width = len(forest.cover(node.level, node.index, size, bench.k))
+    """Read a node from its children: those renewed just now, and the stored ones before what is due."""
+    width = len(forest.cover(node.level, node.index, due_now.size, bench.k))
     below = -(-width // bench.k ** (node.level - 1))
     ids = [NodeId(node.sequence, node.level - 1, node.index * bench.k + i) for i in range(below)]
-    first_fresh = min((n.index for n in fresh if n.level == node.level - 1), default=0)
-    stored = await bench.store.summaries([n for n in ids if n.index < first_fresh])
-    children = [s for s in stored if s is not None] + [fresh[n] for n in ids if n.index >= first_fresh and n in fresh]
+    first_due = due_now.start // bench.k ** (node.level - 1)
+    stored = await bench.store.summaries([n for n in ids if n.index < first_due])
+    children = [s for s in stored if s is not None] + [fresh[n] for n in ids if n in fresh]
     return await _reading(node, children, bench, directory)
 
 

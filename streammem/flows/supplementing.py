@@ -66,10 +66,11 @@ async def _open_nodes(found: Findings, visible: Visible, vector: Vectors, desk: 
 
 
 async def _leaves_under(nodes: Many[NodeId], shown: Mapping[NodeId, Summary], desk: Desk) -> dict[NodeId, list[str]]:
-    """The leaves of level-1 nodes; of higher ones those that their summary quotes."""
+    """The leaves that level-1 nodes were summarised over; of higher ones those that their summary quotes."""
     low = [n for n in nodes if n.level == 1]
-    k = desk.forest.k
-    spans = [Span(n.sequence, n.index * k, (n.index + 1) * k) for n in low]
+    ends = [(n.sequence, end) for n in low for end in (shown[n].first, shown[n].last)]
+    ranks = iter(await desk.store.ranks(ends))
+    spans = [Span(n.sequence, first, last + 1) for n, first, last in zip(low, ranks, ranks, strict=True)]
     under = {n: [leaf.uid for leaf in leaves] for n, leaves in zip(low, await desk.store.leaves(spans), strict=True)}
     return {n: under.get(n) or list(shown[n].picks) for n in nodes}
 
