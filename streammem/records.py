@@ -346,6 +346,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to the memory. `asker` is a claim that only trusted callers may make.
 
     No asker sees public channels only; `everything` (explicit) lifts the filter. `as_of`, `since`, `until` in µs.
+    `exclude` names messages, by id or uid, that must not be found.
     """
 
     text: str

@@ -37,7 +37,7 @@ PENDING = 20_000
 """Rows gathered before they are committed without waiting for an offset: a few megabytes, a tenth of a second."""
 
 RECENT = 8192
-"""Summaries kept decoded, 3 KB each: a query looks at hundreds, and questions look at the same roots again and again."""
+"""Summaries kept decoded, 3 KB each: a question looks at hundreds, many of them the same as the one before."""
 
 Name = TypeVar("Name", int, str)
 

@@ -39,6 +39,9 @@ def eval_(
         bool, typer.Option("--merged", help="Search all workspaces as one, a channel for each: harder.")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=200, help="Messages to return for each question.")] = 20,
+    budget: Annotated[
+        int, typer.Option(min=0, help="Tokens that an answer, a baseline's too, may take; 0 for no such limit.")
+    ] = 3000,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Measure BM25, dense search and their fusion on the same messages too.")
     ] = False,
@@ -64,7 +67,7 @@ def eval_(
     """  # noqa: D301 - click wants the backspace
     settings = opening.settings()
     began = time.monotonic()
-    study = Study(dataset, merged=merged, limit=limit, baselines=baselines)
+    study = Study(dataset, merged=merged, limit=limit, budget=budget or UNLIMITED, baselines=baselines)
     with nullcontext(memory) if memory else tempfile.TemporaryDirectory(prefix="streammem-eval-") as place:
         report = run(study.carry_out(Path(place), settings, out))
     if as_json:
@@ -74,15 +77,20 @@ def eval_(
     return 0
 
 
+UNLIMITED = 10**9
+"""A token budget that nothing reaches."""
+
+
 class Study:
     """One measurement: the data set and how it is asked."""
 
-    def __init__(self, dataset: Path, *, merged: bool, limit: int, baselines: bool) -> None:
+    def __init__(self, dataset: Path, *, merged: bool, limit: int, budget: int, baselines: bool) -> None:
         from streammem.connectors import Report as Reading
 
         self._dataset = dataset
         self._merged = dataset.resolve().name if merged else ""
         self._limit = limit
+        self._budget = budget
         self._baselines = baselines
         self._account = Account(Reading())
 
@@ -110,6 +118,7 @@ class Study:
                     await memory.corpus(dataset) if self._baselines else None,
                     memory.encode,
                     limit=self._limit,
+                    budget=self._budget,
                     progress=progress,
                 )
 

@@ -63,7 +63,8 @@ def words(text: str) -> list[str]:
 class Corpus:
     """The messages that the memory holds, as flat rankings see them.
 
-    `place` gives each message's row in `places`, its (workspace, channel); `times` are µs; `vectors` the memory's own.
+    `place` gives each message's row in `places`, its (workspace, channel); `times` are µs; `vectors` the memory's own;
+    `tokens` what each message takes when it is rendered, as the memory counts it.
     """
 
     ids: tuple[str, ...]
@@ -73,6 +74,7 @@ class Corpus:
     texts: tuple[str, ...]
     vectors: Vectors
     directories: Mapping[str, Directory]
+    tokens: Ints
 
     @cached_property
     def rows(self) -> dict[tuple[str, str], list[int]]:
@@ -83,8 +85,10 @@ class Corpus:
         return dict(rows)
 
 
-def corpus_of(versions: Many[Version], vectors: Vectors, directories: Mapping[str, Directory]) -> Corpus:
-    """The corpus of these messages, one version each; `vectors` has a row for each."""
+def corpus_of(
+    versions: Many[Version], vectors: Vectors, directories: Mapping[str, Directory], tokens: Many[int]
+) -> Corpus:
+    """The corpus of these messages, one version each; `vectors` and `tokens` have a row for each."""
     places = {place: i for i, place in enumerate(dict.fromkeys((v.workspace, v.channel) for v in versions))}
     return Corpus(
         ids=tuple(v.id for v in versions),
@@ -94,6 +98,7 @@ def corpus_of(versions: Many[Version], vectors: Vectors, directories: Mapping[st
         texts=tuple(described(v, directories[v.workspace]) for v in versions),
         vectors=vectors,
         directories=directories,
+        tokens=np.array(tokens, dtype=np.int64),
     )
 
 
@@ -200,11 +205,25 @@ def fuse(rankings: Iterable[Ints], k: int) -> Ints:
 
 
 def rank(corpus: Corpus, lexical: Lexical, query: Query, vector: Vectors, k: int) -> dict[str, tuple[str, ...]]:
-    """The message ids that each baseline finds for a question, best first."""
+    """The message ids that each baseline finds for a question, best first: at most `k`, within the query's budget."""
     seen = visible(corpus, query)
     scores = lexical.scores(worded(query, corpus.directories[query.workspace]), seen)
     by_words = best(scores, np.flatnonzero(scores > 0), DEPTH)
     by_meaning = best(corpus.vectors @ vector, np.flatnonzero(seen), DEPTH)
-    rankings = (by_words, by_meaning, fuse((by_words, by_meaning), k))
-    found = (tuple(corpus.ids[row] for row in rows[:k]) for rows in rankings)
+    rankings = (by_words, by_meaning, fuse((by_words, by_meaning), DEPTH))
+    found = (tuple(corpus.ids[row] for row in fitting(rows, corpus.tokens, k, query.budget)) for rows in rankings)
     return dict(zip(NAMES, found, strict=True))
+
+
+def fitting(rows: Iterable[int], tokens: Ints, k: int, budget: int | None) -> list[int]:
+    """The first `k` rows that fit the token budget (None: no budget); one that does not fit is passed over.
+
+    The same rule as the memory's own assembly (core.retrieval.assemble.choose): all systems fill one context.
+    """
+    kept: list[int] = []
+    left = float("inf") if budget is None else budget
+    for row in rows:
+        if len(kept) < k and tokens[row] <= left:
+            kept.append(row)
+            left -= int(tokens[row])
+    return kept

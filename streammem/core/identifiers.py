@@ -61,7 +61,7 @@ class Rules:
         self._identifiers = [
             (kind, re.compile(pattern, re.IGNORECASE if kind != "code" else 0)) for kind, pattern in identifiers.items()
         ]
-        self._without_digits = [(kind, compiled) for kind, compiled in self._identifiers if r"\d" not in compiled.pattern]
+        self._without_digits = [(kind, rule) for kind, rule in self._identifiers if r"\d" not in rule.pattern]
         # Matched against lower case: on lists of words that is four times as fast as IGNORECASE.
         self._markers = [(name, re.compile(rf"(?<!\w)(?:{pattern})(?!\w)")) for name, pattern in markers.items()]
         self._any_marker = re.compile(rf"(?<!\w)(?:{'|'.join(markers.values())})(?!\w)")

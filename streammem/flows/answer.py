@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from collections.abc import Sequence as Many
+from itertools import islice
 
 from streammem.core.directory import Directory
 from streammem.core.events import native_id
+from streammem.core.numbers import Retrieval
 from streammem.core.query_spec import parse
 from streammem.core.retrieval import assemble
 from streammem.core.retrieval.assemble import Candidate
@@ -64,10 +65,10 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     sight, directory, numbers = found.sight, desk.directory, desk.numbers
     limit, budget = query.limit or numbers.limit, query.budget or numbers.budget
     abstained = not stages[0] or max((s.dense for s in found.seeds), default=0.0) < numbers.floor
-    lines = _Lines(sight, directory, desk.embedder)
-    lines.count(c.uid for stage, most in zip(stages, (limit + 8, limit + 8, limit), strict=True) for c in stage[:most])
+    lines = _Lines(_in_turn(stages, numbers), sight, directory, desk.embedder)
     chosen = assemble.choose(stages, lines.tokens, limit, budget, numbers)
-    room = [(header := _header(s, directory), lines.of_text(header_line(header))) for s in found.chains]
+    headers = [_header(s, directory) for s in found.chains]
+    room = list(zip(headers, desk.embedder.count_tokens([header_line(h) for h in headers]), strict=True))
     shown = [] if abstained else assemble.headers(room, budget, chosen.tokens, numbers)
     watch.lap("S4")
     notes = [f"{len(chosen.too_long)} messages did not fit the token budget of {budget}"] if chosen.too_long else []
@@ -85,24 +86,30 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     )
 
 
-class _Lines:
-    """Tokens of rendered messages, counted in one go for those that are likely to be asked for."""
+def _in_turn(stages: Many[Many[Candidate]], numbers: Retrieval) -> list[str]:
+    """The candidates about as S4 takes them: each stage's usual quota, then the rest."""
+    quotas = (numbers.anchors, numbers.expansion - numbers.completion, numbers.completion)
+    parts = [stage[:quota] for stage, quota in zip(stages, quotas, strict=True)]
+    parts += [stage[quota:] for stage, quota in zip(stages, quotas, strict=True)]
+    return list(dict.fromkeys(c.uid for part in parts for c in part))
 
-    def __init__(self, sight: Sight, directory: Directory, embedder: Embedder) -> None:
+
+class _Lines:
+    """Tokens of rendered messages: counted when first asked for, each time with those that come next in `order`."""
+
+    AT_ONCE = 20
+    """Counting takes longest of all in S4: fewer cost more calls, more are counted in vain."""
+
+    def __init__(self, order: Many[str], sight: Sight, directory: Directory, embedder: Embedder) -> None:
         self._sight, self._directory, self._embedder = sight, directory, embedder
+        self._waiting = iter(order)
         self._tokens: dict[str, int] = {}
 
-    def count(self, uids: Iterable[str]) -> None:
-        new = [uid for uid in dict.fromkeys(uids) if uid not in self._tokens]
-        self._tokens.update(zip(new, self._embedder.count_tokens([self._line(uid) for uid in new]), strict=True))
-
     def tokens(self, uid: str) -> int:
-        if uid not in self._tokens:
-            self.count([uid])
+        while uid not in self._tokens:
+            batch = list(islice(self._waiting, self.AT_ONCE)) or [uid]
+            self._tokens.update(zip(batch, self._embedder.count_tokens([*map(self._line, batch)]), strict=True))
         return self._tokens[uid]
-
-    def of_text(self, text: str) -> int:
-        return self._embedder.count_tokens([text])[0]
 
     def _line(self, uid: str) -> str:
         version = self._sight[uid]

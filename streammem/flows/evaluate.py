@@ -22,6 +22,7 @@ from streammem.core import events as canonical
 from streammem.core.baselines import Corpus
 from streammem.core.directory import Directory, fold
 from streammem.core.identifiers import Rules
+from streammem.core.retrieval import assemble
 from streammem.core.scoring import Key, Outcome, Question, Report
 from streammem.errors import QueryError, RejectedError, SourceError
 from streammem.ports import Embedder, VectorIndex, Vectors
@@ -93,7 +94,13 @@ async def corpus_of(dataset: Dataset, index: VectorIndex | None, embedder: Embed
         for row, vector in zip(absent, await asyncio.to_thread(embedder.encode, texts), strict=True):
             vectors[row] = vector
     stacked = np.array(vectors, dtype=np.float32).reshape(len(spoken), embedder.dimensions)
-    return baselines.corpus_of([version for _, version in spoken], stacked, dataset.directories)
+    versions = [version for _, version in spoken]
+    lines = [_line(version, dataset.directories[version.workspace]) for version in versions]
+    return baselines.corpus_of(versions, stacked, dataset.directories, embedder.count_tokens(lines))
+
+
+def _line(version: Version, directory: Directory) -> str:
+    return assemble.line(version, directory.channel_name(version.channel), directory.user_name(version.user))
 
 
 # ---------------------------------------------------------------------------------------------- the questions
@@ -214,19 +221,19 @@ async def evaluate(
     embed: Embed,
     *,
     limit: int = 20,
-    budget: int | None = None,
+    budget: int = 3000,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Report:
     """Ask every question, one after the other, and score the answers; with a corpus, the baselines too.
 
-    `budget` is the token budget of each answer (None: the memory's own); baselines have none.
+    `budget` is the token budget of each answer, the memory's and the baselines' alike.
     """
     queries = [msgspec.structs.replace(q.asked, limit=limit, budget=budget) for q in questions]
     answered = [await _answered(query, ask, corpus, progress) for query in queries]
     outcomes: dict[str, Many[Outcome]] = {scoring.OURS: [outcome for outcome, _ in answered]}
     if corpus is not None:
-        outcomes |= await asyncio.to_thread(baseline_outcomes, questions, corpus, embed, limit, progress)
+        outcomes |= await asyncio.to_thread(baseline_outcomes, queries, corpus, embed, limit, progress)
     rng = np.random.default_rng(seed)
     return scoring.report(questions, outcomes, limit, rng, [ms for _, ms in answered])
 
@@ -249,16 +256,16 @@ async def _answered(query: Query, ask: Ask, corpus: Corpus | None, progress: Pro
 
 
 def baseline_outcomes(
-    questions: Many[Question], corpus: Corpus, embed: Embed, limit: int, progress: Progress | None = None
+    asked: Many[Query], corpus: Corpus, embed: Embed, limit: int, progress: Progress | None = None
 ) -> dict[str, list[Outcome]]:
     """What BM25, dense and their fusion find for each question, in the order of the questions."""
     lexical = baselines.Lexical(corpus.texts)
-    vectors = embed([q.asked.text for q in questions]) if questions else ()
+    vectors = embed([query.text for query in asked]) if asked else ()
     outcomes: dict[str, list[Outcome]] = {name: [] for name in baselines.NAMES}
-    for question, vector in zip(questions, vectors, strict=True):
-        ranked = baselines.rank(corpus, lexical, question.asked, vector, limit)
+    for query, vector in zip(asked, vectors, strict=True):
+        ranked = baselines.rank(corpus, lexical, query, vector, limit)
         for name, found in ranked.items():
-            ruled_out = baselines.beyond(corpus, question.asked, found)
+            ruled_out = baselines.beyond(corpus, query, found)
             outcomes[name].append(Outcome(found=found, abstained=not found, beyond=ruled_out))
         if progress:
             progress("baselines", 1)

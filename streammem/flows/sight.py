@@ -106,6 +106,7 @@ class Sight:
             and (v.channels is None or version.channel in v.channels)
             and (v.since is None or version.ts >= v.since)
             and (v.until is None or version.ts <= v.until)
+            and version.id not in v.exclude
             and version.uid not in v.exclude
             and version.kind in ("message", "call")
         )

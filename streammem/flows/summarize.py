@@ -129,7 +129,7 @@ async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
         else:
             reading = await _above(node, due_now, fresh, bench, directory)
         await _renew(node, reading, draft, fresh, bench, is_root=level == forest.root_level(size, k), serial=serial)
-    await _demote(sequence, size, draft, fresh, bench)
+    await _demote(sequence, due_now, draft, bench)
     await _vacate(sequence, due_now, draft, bench)
     return draft
 
@@ -170,10 +170,11 @@ async def _say(reading: Reading, bench: Bench, *, is_root: bool, serial: int) ->
     return summaries.written(reading, said, is_root=is_root, serial=serial)
 
 
-async def _demote(sequence: Sequence, size: int, draft: _Draft, fresh: dict[NodeId, Summary], bench: Bench) -> None:
-    """A sequence that grew a level has a new root: the old roots stop being one."""
-    old = [NodeId(sequence, level, 0) for level in range(1, forest.root_level(size, bench.k))]
-    for stored in await bench.store.summaries([node for node in old if node not in fresh]):
+async def _demote(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
+    """A sequence that grew a level has a new root: the old roots, if nothing else was due there, stop being one."""
+    levels = range(1, forest.root_level(due_now.size, bench.k))
+    old = [NodeId(sequence, level, 0) for level in levels if due_now.start >= bench.k**level]
+    for stored in await bench.store.summaries(old):
         if stored is not None and stored.is_root:
             draft.written.append(msgspec.structs.replace(stored, is_root=False))
 

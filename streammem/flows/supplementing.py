@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from collections.abc import Sequence as Many
 
@@ -11,7 +12,10 @@ from streammem.core.retrieval.assemble import Candidate
 from streammem.flows.seeding import NODES, Findings
 from streammem.flows.sight import Desk, Sight, shown_summaries
 from streammem.ports import NodeSearch, Span, Vectors, Visible
-from streammem.records import Found, Leaf, NodeId, Summary
+from streammem.records import Found, Leaf, NodeId, Summary, Version
+
+_REACH = 8
+"""Leaves of a thread looked at on each side of an anchor: the nearest two count, more of them may be hidden."""
 
 
 async def supplemented(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> list[Candidate]:
@@ -97,19 +101,26 @@ async def _pulls(found: Findings, desk: Desk) -> list[supplement.Pull]:
     windows = await desk.store.leaves(spans)
     roots = {uid: supplement.topic(sight[uid]) or uid for uid in anchors}
     threads = dict(zip(roots.values(), await desk.store.answers(list(roots.values())), strict=True))
-    await sight.see(leaf.uid for leaves in (*windows, *threads.values()) for leaf in leaves)
+    around = {uid: _around(sight[uid], root, threads[root]) for uid, root in roots.items()}
+    await sight.see(leaf.uid for leaves in (*windows, *around.values()) for leaf in leaves)
     await sight.see(roots.values())
     pulls: list[supplement.Pull] = []
     for (uid, stand), span, leaves in zip(places, spans, windows, strict=True):
         ranks = [sight.get(leaf.uid) for leaf in leaves]
         pulls += supplement.window_pulls(sight[uid], ranks, stand.rank - span.start, desk.numbers)
     for uid, root in roots.items():
-        pulls += supplement.thread_pulls(routing.leaf_of(sight[uid]), _thread(root, threads[root], sight))
+        pulls += supplement.thread_pulls(routing.leaf_of(sight[uid]), _thread(root, around[uid], sight))
     return [p for p in pulls if sight.get(p.uid) is not None]
 
 
+def _around(anchor: Version, root: str, answers: Many[Leaf]) -> Many[Leaf]:
+    """The part of a thread in which an anchor's neighbours stand: threads may be long."""
+    place = 0 if anchor.uid == root else bisect_left(answers, routing.leaf_of(anchor))
+    return answers[max(0, place - _REACH) : place + _REACH + 1]
+
+
 def _thread(root: str, answers: Many[Leaf], sight: Sight) -> list[Leaf]:
-    """A thread in order, its root first, as far as the asker sees it."""
+    """A thread, or a part of it, in order, its root first, as far as the asker sees it."""
     first = sight.get(root)
     rest = [leaf for leaf in answers if sight.get(leaf.uid) is not None]
     return [routing.leaf_of(first), *rest] if first is not None else rest

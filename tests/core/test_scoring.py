@@ -217,7 +217,7 @@ queries = st.builds(
 
 def corpus_from(rows: list[tuple[tuple[str, str], int, str, tuple[int, ...]]]) -> Corpus:
     versions = [version(i, place, ts, text) for i, (place, ts, text, _) in enumerate(rows)]
-    return baselines.corpus_of(versions, np.array([v for *_, v in rows], np.float32), DIRECTORIES)
+    return baselines.corpus_of(versions, np.array([v for *_, v in rows], np.float32), DIRECTORIES, [10] * len(rows))
 
 
 def may_find(rows: list[tuple[tuple[str, str], int, str, tuple[int, ...]]], query: Query) -> list[int]:
@@ -319,3 +319,10 @@ def test_a_question_in_the_first_person_is_about_its_asker_as_well() -> None:
 def test_words_are_stems_without_stop_words() -> None:
     assert baselines.words("Who's been baking the DOC-042 cakes?") == ["bake", "doc", "042", "cake"]
     assert SnowballStemmer("english").stem_word("baking") == "bake"
+
+
+def test_a_message_that_does_not_fit_the_budget_is_passed_over() -> None:
+    tokens = np.array([50, 200, 30, 40])
+    assert baselines.fitting([0, 1, 2, 3], tokens, 3, 125) == [0, 2, 3]
+    assert baselines.fitting([0, 1, 2, 3], tokens, 2, None) == [0, 1]
+    assert baselines.fitting([1, 0], tokens, 3, 60) == [0]

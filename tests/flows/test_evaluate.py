@@ -141,7 +141,9 @@ def dataset() -> Dataset:
 
 async def measured(folder: Path, dataset: Dataset, ask: flow.Ask, limit: int = 2) -> scoring.Report:
     corpus = await corpus_of(dataset, None, HashingEmbedder())
-    return await evaluate(load_questions(folder, dataset), ask, corpus, HashingEmbedder().encode, limit=limit)
+    return await evaluate(
+        load_questions(folder, dataset), ask, corpus, HashingEmbedder().encode, limit=limit, budget=3000
+    )
 
 
 # ------------------------------------------------------------------------------------------ what is asked
@@ -287,7 +289,7 @@ async def test_memory_and_baselines_are_held_to_the_same_filters(tmp_path, datas
     )
     questions = load_questions(tmp_path, dataset)
     corpus = await corpus_of(dataset, None, HashingEmbedder())
-    outcomes = flow.baseline_outcomes(questions, corpus, HashingEmbedder().encode, 20)
+    outcomes = flow.baseline_outcomes([q.asked for q in questions], corpus, HashingEmbedder().encode, 20)
     assert [set(o.found) for o in outcomes["dense"]] == [
         {"m1", "m2", "m3", "m4"},
         {"m1", "m3", "m4"},
@@ -334,7 +336,9 @@ async def test_a_report_compares_the_memory_with_all_baselines(tmp_path, dataset
 
 async def test_without_a_corpus_there_are_no_baselines(tmp_path, dataset) -> None:
     put(tmp_path, {"question": "launch", "evidence": ["m4"]})
-    report = await evaluate(load_questions(tmp_path, dataset), Asked("m4"), None, HashingEmbedder().encode, limit=2)
+    report = await evaluate(
+        load_questions(tmp_path, dataset), Asked("m4"), None, HashingEmbedder().encode, limit=2, budget=3000
+    )
     assert [s.name for s in report.systems] == [OURS]
     assert report.differences == ()
 
