@@ -89,9 +89,9 @@ class _Description(msgspec.Struct, frozen=True):
 
 
 def discard(path: Path) -> None:
-    """Remove every index under `path`: before a rebuild with another model. No index there may be open."""
-    for described in path.glob("*/index.json"):
-        shutil.rmtree(described.parent)
+    """Remove whatever index is under `path`, damaged or of any model: before a rebuild. None there may be open."""
+    if path.exists():
+        shutil.rmtree(path)
 
 
 class EdgeIndex:
@@ -118,6 +118,7 @@ class EdgeIndex:
         except BaseException:
             self._messages.close()
             raise
+        self._written: set[EdgeShard] = set()
         self._channels = _seen(self._messages, "channel")
         self._audiences = _seen(self._nodes, "audience")
 
@@ -126,9 +127,13 @@ class EdgeIndex:
         self._messages.close()
         self._nodes.close()
 
+    def _write(self, shard: EdgeShard, operation: UpdateOperation) -> None:
+        self._written.add(shard)
+        shard.update(operation)
+
     async def flush(self) -> None:
-        self._messages.flush()
-        self._nodes.flush()
+        while self._written:
+            self._written.pop().flush()
 
     async def clear(self) -> None:
         self.close()
@@ -148,7 +153,7 @@ class EdgeIndex:
         for point in first.values():
             self._channels[point.version.workspace][point.version.channel] += 1
         batch = [self._message_point(point) for point in first.values()]
-        self._messages.update(UpdateOperation.upsert_points(batch, update_mode=UpdateMode.InsertOnly))
+        self._write(self._messages, UpdateOperation.upsert_points(batch, update_mode=UpdateMode.InsertOnly))
 
     def _message_point(self, point: MessagePoint) -> Point:
         version = point.version
@@ -172,7 +177,7 @@ class EdgeIndex:
             keys[until].add(_id(key))
         for until, ids in keys.items():
             higher = Filter(must=[HasIdCondition(ids), _between("until", above=until)])
-            self._messages.update(UpdateOperation.set_payload_by_filter(higher, {"until": until}))
+            self._write(self._messages, UpdateOperation.set_payload_by_filter(higher, {"until": until}))
 
     async def known(self, keys: Many[str]) -> set[str]:
         ids = {_id(key): key for key in keys}
@@ -214,11 +219,11 @@ class EdgeIndex:
             return
         for point in points:
             self._audiences[point.summary.node.sequence.workspace][point.audience] += 1
-        self._nodes.update(UpdateOperation.upsert_points([_node_point(point) for point in points]))
+        self._write(self._nodes, UpdateOperation.upsert_points([_node_point(point) for point in points]))
 
     async def drop_nodes(self, nodes: Many[NodeId]) -> None:
         if nodes:
-            self._nodes.update(UpdateOperation.delete_points([_id(_canonical(node)) for node in nodes]))
+            self._write(self._nodes, UpdateOperation.delete_points([_id(_canonical(node)) for node in nodes]))
 
     async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
         narrowed = _narrow("audience", visible.audiences, self._audiences.get(visible.workspace, Counter()))
@@ -242,9 +247,8 @@ class EdgeIndex:
 
 
 def _refuse_others(path: Path, wanted: _Description) -> None:
-    for file in sorted(path.glob("*/index.json")):
-        stored = _described(file)
-        if stored != wanted:
+    for folder in sorted(path.glob("[!.]*/")):
+        if (stored := _described(folder / "index.json")) != wanted:
             raise MemoryFormatError(
                 f"{path} was indexed with {_named(stored)}, the settings say {_named(wanted)}: "
                 "set the model back, or run `streammem rebuild` to index again"

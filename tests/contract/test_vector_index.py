@@ -556,9 +556,12 @@ def test_a_damaged_directory_is_refused_with_the_mend(path: Path) -> None:
     shutil.rmtree(path / "tiny-8" / "summaries")
     with pytest.raises(MemoryFormatError, match=r"summaries cannot be read.*streammem rebuild"):
         EdgeIndex(path, "tiny", DIMENSIONS)
-    (path / "tiny-8" / "index.json").write_text("{")
-    with pytest.raises(MemoryFormatError, match=r"index\.json cannot be read.*streammem rebuild"):
-        EdgeIndex(path, "tiny", DIMENSIONS)
+    for damage in ((path / "tiny-8" / "index.json").unlink, lambda: (path / "tiny-8" / "index.json").write_text("{")):
+        damage()
+        with pytest.raises(MemoryFormatError, match=r"index\.json cannot be read.*streammem rebuild"):
+            EdgeIndex(path, "tiny", DIMENSIONS)
+    qdrant_edge.discard(path)
+    EdgeIndex(path, "tiny", DIMENSIONS).close()
 
 
 def test_a_missing_payload_index_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ async def test_nothing_that_scores_ever_reaches_the_memory(tmp_path, dataset) ->
     assert b"KEY" not in encoded
     assert b"4321" not in encoded
     assert b"m1" not in encoded
-    assert ask.queries == [Query(text="when is the launch?", workspace="w", asker="u1", limit=2)]
+    assert ask.queries == [Query(text="when is the launch?", workspace="w", asker="u1", limit=2, budget=3000)]
 
 
 def test_before_leaves_out_the_moment_itself(tmp_path, dataset) -> None:
