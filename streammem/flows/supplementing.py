@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from collections.abc import Sequence as Many
 
-from streammem.core import forest, routing
-from streammem.core.retrieval import supplement
+from streammem.core import forest
+from streammem.core.events import native_id
+from streammem.core.retrieval import prior, supplement
 from streammem.core.retrieval.assemble import Candidate
 from streammem.flows.seeding import NODES, Findings
-from streammem.flows.sight import Desk, Sight, shown_summaries
+from streammem.flows.sight import Desk, shown_summaries
 from streammem.ports import NodeSearch, Span, Vectors, Visible
-from streammem.records import Found, Leaf, NodeId, Summary, Version
-
-_REACH = 8
-"""Leaves of a thread looked at on each side of an anchor: the nearest two count, more of them may be hidden."""
+from streammem.records import Found, NodeId, Summary
 
 
 async def supplemented(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> list[Candidate]:
-    """Open the best nodes of the selected trees, look around the anchors, and rank what is found with its context."""
+    """Open the best nodes of the selected trees; rank their leaves and the pool by score with context."""
     numbers, sight = desk.numbers, found.sight
     opened = await _open_nodes(found, visible, vector, desk)
-    pulls = await _pulls(found, desk)
-    cosines = await sight.weigh([*opened, *(p.uid for p in pulls)])
-    own = {uid: numbers.dense_weight * max(value, 0.0) for uid, value in cosines.items()}
-    own.update({s.uid: s.score for s in found.seeds})
-    scores = {s.uid: s.score for s in found.seeds[: numbers.context_anchors]}
-    total = supplement.lifted(own, scores, (p for p in pulls if sight.get(p.uid)), numbers.context_weight)
-    ranked = sorted(total, key=lambda uid: (-total[uid], uid))[: 3 * numbers.limit]
-    along = {p.uid: f"{p.along} of {sight[p.anchor].id}" for p in reversed(pulls) if sight.get(p.anchor)}
+    cosines = await sight.weigh(opened)
+    total = {uid: numbers.dense_weight * max(value, 0.0) for uid, value in cosines.items()} | found.full
     return [
-        Candidate(
-            uid,
-            Found(
-                stage="S2",
-                signal="context" if uid in along else "summary",
-                path=along.get(uid) or opened.get(uid, ""),
-                rank=rank,
-                score=round(total[uid], 4),
-            ),
-        )
-        for rank, uid in enumerate(ranked, 1)
+        Candidate(uid, _way(uid, opened.get(uid, ""), rank, total[uid], found))
+        for rank, uid in enumerate(prior.ordered(total)[: 3 * numbers.limit], 1)
     ]
+
+
+def _way(uid: str, node: str, rank: int, score: float, found: Findings) -> Found:
+    """How S2 came to a message: by a node it opened, by a neighbour, or by where the votes fell."""
+    pull = found.pulled.get(uid)
+    signal, path = ("summary", node) if node else ("votes", f"thread {native_id(found.pool[uid].thread)}")
+    if not node and pull is not None:
+        signal, path = "context", f"{pull[1].along} of {found.sight[pull[1].anchor].id}"
+    return Found(stage="S2", signal=signal, path=path, rank=rank, score=round(score, 4))
 
 
 async def _open_nodes(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> dict[str, str]:
@@ -89,41 +80,6 @@ async def _note_chains(found: Findings, visible: Visible, desk: Desk) -> None:
     ]
     shown = await shown_summaries(list(dict.fromkeys(n for chain in chains for n in chain)), visible, desk)
     found.chains = [shown[n] for n in dict.fromkeys(n for chain in chains for n in chain) if n in shown]
-
-
-async def _pulls(found: Findings, desk: Desk) -> list[supplement.Pull]:
-    """What the anchors pull up: neighbours in their channel and in their thread."""
-    sight = found.sight
-    anchors = [s.uid for s in found.seeds[: desk.numbers.context_anchors]]
-    reach = desk.numbers.window
-    places = [(uid, s) for uid in anchors for s in found.stands.get(uid, ()) if s.sequence.view == "channel"]
-    spans = [Span(s.sequence, max(0, s.rank - reach), s.rank + reach + 1) for _, s in places]
-    windows = await desk.store.leaves(spans)
-    roots = {uid: supplement.topic(sight[uid]) or uid for uid in anchors}
-    threads = dict(zip(roots.values(), await desk.store.answers(list(roots.values())), strict=True))
-    around = {uid: _around(sight[uid], root, threads[root]) for uid, root in roots.items()}
-    await sight.see(leaf.uid for leaves in (*windows, *around.values()) for leaf in leaves)
-    await sight.see(roots.values())
-    pulls: list[supplement.Pull] = []
-    for (uid, stand), span, leaves in zip(places, spans, windows, strict=True):
-        ranks = [sight.get(leaf.uid) for leaf in leaves]
-        pulls += supplement.window_pulls(sight[uid], ranks, stand.rank - span.start, desk.numbers)
-    for uid, root in roots.items():
-        pulls += supplement.thread_pulls(routing.leaf_of(sight[uid]), _thread(root, around[uid], sight))
-    return [p for p in pulls if sight.get(p.uid) is not None]
-
-
-def _around(anchor: Version, root: str, answers: Many[Leaf]) -> Many[Leaf]:
-    """The part of a thread in which an anchor's neighbours stand: threads may be long."""
-    place = 0 if anchor.uid == root else bisect_left(answers, routing.leaf_of(anchor))
-    return answers[max(0, place - _REACH) : place + _REACH + 1]
-
-
-def _thread(root: str, answers: Many[Leaf], sight: Sight) -> list[Leaf]:
-    """A thread, or a part of it, in order, its root first, as far as the asker sees it."""
-    first = sight.get(root)
-    rest = [leaf for leaf in answers if sight.get(leaf.uid) is not None]
-    return [routing.leaf_of(first), *rest] if first is not None else rest
 
 
 def label(node: NodeId) -> str:

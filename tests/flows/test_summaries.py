@@ -173,6 +173,26 @@ def test_summaries_say_what_their_live_leaves_say_however_the_events_came(
     asyncio.run(story())
 
 
+@settings(deadline=None, max_examples=60)
+@given(histories(), histories(max_size=6))
+def test_whatever_happens_next_a_summary_over_something_that_changed_is_hidden_before_it_is_renewed(
+    history: list[Event], then: list[Event]
+) -> None:
+    async def story() -> None:
+        world = World(k=2)
+        await world.tell(history)
+        made_of = {node: expected.leaves for node, expected in (await naive(world, WORKSPACE)).items()}
+        await world.place(then)
+        desk = await world.desk(WORKSPACE)
+        everybody = visible_to(Query(text="", workspace=WORKSPACE, everything=True), desk.directory)
+        for node in await shown_summaries(list(made_of), everybody, desk):
+            for version in made_of[node]:
+                (known,) = await world.store.versions([version.uid])
+                assert winner(known) == version
+
+    asyncio.run(story())
+
+
 def pieces(items: list[Any], edges: set[int]) -> list[list[Any]]:
     marks = [0, *sorted(e for e in edges if e < len(items)), len(items)]
     return [items[a:b] for a, b in zip(marks, marks[1:], strict=False)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
@@ -93,3 +94,52 @@ def anchors(
 
 def _held(seed: Seed, hosts: Mapping[str, Iterable[Tree]], named: Iterable[Tree]) -> bool:
     return any(tree in hosts.get(seed.uid, ()) for tree in named)
+
+
+# ------------------------------------------------------------------------------------------- shares of the votes
+
+
+class Shares(msgspec.Struct, frozen=True):
+    """How the voters' scores fall on channels, threads and identifiers: each share between 0 and 1."""
+
+    channels: dict[str, float]
+    threads: dict[str, float]
+    identifiers: dict[str, float]
+
+
+class Voter(msgspec.Struct, frozen=True):
+    """A message by what it votes for."""
+
+    channel: str
+    thread: str
+    identifiers: frozenset[str]
+
+
+def shares(voters: Iterable[tuple[Voter, float]], sizes: Mapping[str, int], named: Iterable[str]) -> Shares:
+    """Leaf2tree as shares instead of ranks: the best anchors vote, with their score, for where they stand.
+
+    A vote for identifiers is split among those of the message, and one with many messages (`sizes`) says less.
+    An identifier that the question names has the whole vote. Shares keep what ranks lose: how far the first is ahead.
+    """
+    voters = list(voters)
+    total = sum(score for _, score in voters) or 1.0
+    channels: defaultdict[str, float] = defaultdict(float)
+    threads: defaultdict[str, float] = defaultdict(float)
+    identifiers: defaultdict[str, float] = defaultdict(float)
+    for voter, score in voters:
+        channels[voter.channel] += score / total
+        threads[voter.thread] += score / total
+        for identifier in voter.identifiers:
+            identifiers[identifier] += score / total / math.sqrt(len(voter.identifiers))
+    weighed = {i: v / math.log2(2 + max(1.0, sizes.get(i, 1) / 8)) for i, v in identifiers.items()}
+    return Shares(dict(channels), dict(threads), weighed | dict.fromkeys(named, 1.0))
+
+
+def boost(voter: Voter, won: Shares, numbers: Retrieval) -> float:
+    """What a message gets for standing where the votes fell."""
+    artifact = max((won.identifiers.get(i, 0.0) for i in voter.identifiers), default=0.0)
+    return (
+        numbers.vote_channel * won.channels.get(voter.channel, 0.0)
+        + numbers.vote_thread * won.threads.get(voter.thread, 0.0)
+        + numbers.vote_artifact * artifact
+    )

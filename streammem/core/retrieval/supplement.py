@@ -8,6 +8,7 @@ Recall@20 most of all on conversations (facts.md: 72 to 79 on locomo).
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
@@ -33,43 +34,16 @@ def one_per_path(hits: Iterable[tuple[NodeId, float]], k: int, paths: int) -> li
     return kept
 
 
-class Pull(msgspec.Struct, frozen=True):
-    """How strongly the anchor pulls a neighbour up, and along what."""
+class Member(msgspec.Struct, frozen=True):
+    """A message in the pool and where it stands: `rank` is its rank in its channel."""
 
-    uid: str
-    anchor: str
-    weight: float
-    along: str
+    version: Version
+    rank: int
 
-
-def window_pulls(anchor: Version, ranks: Many[Version | None], place: int, numbers: Retrieval) -> list[Pull]:
-    """Neighbours of an anchor in its channel: nearer in rank and time pull more, other threads not at all.
-
-    `ranks` are the versions around the anchor (None where hidden), the anchor itself at `place`.
-    """
-    pulls = []
-    for distance, strength in enumerate(_NEAR, 1):
-        for i in (place - distance, place + distance):
-            other = ranks[i] if 0 <= i < len(ranks) else None
-            if other is None or topic(other) != topic(anchor):
-                continue
-            gap = abs(other.ts - anchor.ts) / 1e6
-            weight = strength * math.exp(-gap / numbers.context_seconds)
-            pulls.append(Pull(other.uid, anchor.uid, weight, "channel"))
-    return pulls
-
-
-def thread_pulls(anchor: Leaf, thread: Many[Leaf]) -> list[Pull]:
-    """Neighbours of an anchor in its thread (the root first): nearer in rank pull more, whatever the time."""
-    place = next((i for i, leaf in enumerate(thread) if leaf.uid == anchor.uid), None)
-    if place is None:
-        return []
-    return [
-        Pull(thread[i].uid, anchor.uid, strength, "thread")
-        for distance, strength in enumerate(_NEAR, 1)
-        for i in (place - distance, place + distance)
-        if 0 <= i < len(thread)
-    ]
+    @property
+    def thread(self) -> str:
+        """Its thread, or what it answers, or itself as one that may be answered."""
+        return topic(self.version) or self.version.uid
 
 
 def topic(version: Version) -> str:
@@ -77,18 +51,80 @@ def topic(version: Version) -> str:
     return version.thread or version.reply_to
 
 
-def lifted(
-    own: Mapping[str, float], scores: Mapping[str, float], pulls: Iterable[Pull], weight: float
-) -> dict[str, float]:
-    """Each message's own score plus `weight` times the strongest pull of a neighbouring anchor.
+class Pull(msgspec.Struct, frozen=True):
+    """How strongly `anchor` pulls `uid` up, and along what."""
 
-    `own` holds the scores of all candidates, `scores` those of the anchors. The strongest, not the sum: a message
-    among several half-relevant ones would else beat a relevant one that stands alone.
+    uid: str
+    anchor: str
+    weight: float
+    along: str
+
+
+def pulls(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
+    """Everything in the pool that pulls its neighbours: in the channel, in the thread, and what is answered."""
+    return [*_channel_pulls(pool, numbers), *_thread_pulls(pool), *_answer_pulls(pool)]
+
+
+def _channel_pulls(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
+    """Channel neighbours under the same topic: nearer in rank and in time pull more."""
+    places = {(m.version.channel, m.rank): uid for uid, m in pool.items()}
+    found = []
+    for uid, member in pool.items():
+        for distance, strength in enumerate(_NEAR, 1):
+            for rank in (member.rank - distance, member.rank + distance):
+                other = pool.get(places.get((member.version.channel, rank), ""))
+                if other is None or topic(other.version) != topic(member.version):
+                    continue
+                gap = abs(other.version.ts - member.version.ts) / 1e6
+                weight = strength * math.exp(-gap / numbers.context_seconds)
+                found.append(Pull(uid, other.version.uid, weight, "channel"))
+    return found
+
+
+def _thread_pulls(pool: Mapping[str, Member]) -> list[Pull]:
+    """Neighbours in a thread, its root first: nearer in order pull more, whatever the time."""
+    threads: defaultdict[str, list[Member]] = defaultdict(list)
+    for member in pool.values():
+        threads[member.thread].append(member)
+    found = []
+    for members in threads.values():
+        row = sorted(members, key=lambda m: (m.version.ts, m.version.uid))
+        for distance, strength in enumerate(_NEAR, 1):
+            for a, b in zip(row, row[distance:], strict=False):
+                found.append(Pull(a.version.uid, b.version.uid, strength, "thread"))
+                found.append(Pull(b.version.uid, a.version.uid, strength, "thread"))
+    return found
+
+
+def _answer_pulls(pool: Mapping[str, Member]) -> list[Pull]:
+    """A message is pulled by what it replies to."""
+    return [
+        Pull(uid, member.version.reply_to, 1.0, "reply")
+        for uid, member in pool.items()
+        if member.version.reply_to in pool
+    ]
+
+
+def strongest(found: Iterable[Pull], scores: Mapping[str, float]) -> dict[str, tuple[float, Pull]]:
+    """The strongest pull on each message: the anchor's score times its weight.
+
+    The strongest, not the sum: a message among several half-relevant ones would else beat a relevant one that
+    stands alone.
     """
-    strongest: defaultdict[str, float] = defaultdict(float)
-    for pull in pulls:
-        strongest[pull.uid] = max(strongest[pull.uid], pull.weight * scores.get(pull.anchor, 0.0))
-    return {uid: score + weight * strongest[uid] for uid, score in own.items()}
+    best: dict[str, tuple[float, Pull]] = {}
+    for pull in found:
+        value = pull.weight * scores.get(pull.anchor, 0.0)
+        if value > 0 and (
+            pull.uid not in best or (-value, pull.anchor) < (-best[pull.uid][0], best[pull.uid][1].anchor)
+        ):
+            best[pull.uid] = (value, pull)
+    return best
+
+
+def part(thread: Many[Leaf], anchor: Leaf, width: int) -> Many[Leaf]:
+    """The part of a thread around an anchor (its start for the root, which is not among its own answers)."""
+    place = bisect_left(thread, anchor)
+    return thread[max(0, place - width) : place + width + 1]
 
 
 def leaves_of_path(scored: Iterable[tuple[str, float]], cap: int) -> list[str]:
