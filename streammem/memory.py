@@ -120,6 +120,7 @@ class Memory:
 
     async def _index(self, progress: Progress | None) -> None:
         parts = self._parts
+        await parts.check_index()
         while entries := await parts.log.read(await parts.structure.applied(INDEXED), parts.settings.pool):
             await index(entries, parts.structure, parts.index, parts.embedder, parts.rules)
             if progress:

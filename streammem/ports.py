@@ -248,6 +248,9 @@ class VectorIndex(Protocol):
     async def vectors(self, keys: Many[str]) -> list[Vectors | None]:
         """The dense vectors of these Version.keys."""
 
+    async def cosines(self, vector: Vectors, keys: Many[str]) -> list[float | None]:
+        """The cosine of each Version.key's point to a vector: much cheaper than fetching the vectors."""
+
     async def find_messages(
         self, vector: Vectors, lexical: str, limit: int, visible: Visible
     ) -> tuple[list[MessageHit], list[MessageHit]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -13,7 +12,7 @@ import msgspec
 
 from streammem.backends.fastembed import FastembedEmbedder
 from streammem.backends.memory import MemoryStructure
-from streammem.backends.qdrant_edge import EdgeIndex
+from streammem.backends.qdrant_edge import EdgeIndex, discard
 from streammem.backends.sqlite import SqliteLog, SqliteStructure
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 from streammem.errors import MemoryFormatError, MemoryHeldError, SettingsError
@@ -46,6 +45,7 @@ class Embedded:
         self.log = SqliteLog(path / "log.sqlite")
         self.structure: StructureStore = SqliteStructure(path / "structure.sqlite")
         self._index: EdgeIndex | None = None
+        self._index_checked = False
         self._lock = lock
 
     @property
@@ -54,6 +54,16 @@ class Embedded:
         if self._index is None:
             self._index = EdgeIndex(self.path / "vectors", self.embedder.name, self.embedder.dimensions)
         return self._index
+
+    async def check_index(self) -> None:
+        """Refuse an index that is empty although the store says that messages were indexed: it was lost."""
+        if self._index_checked:
+            return
+        self._index_checked = True
+        if self.index and self._index is not None and self._index.fresh and await self.structure.applied("index"):
+            raise MemoryFormatError(
+                f"the vectors of the memory at {self.path} are missing: run `streammem rebuild --memory {self.path}`"
+            )
 
     def renew(self) -> None:
         """Write the directory's card anew. Call it when what was built by the old card is gone."""
@@ -91,7 +101,7 @@ def open_embedded(
         card = Card(FORMAT, settings.forest.k, DEFAULT_RULES.digest, model.name, model.dimensions)
         _check(path, card, rebuild=rebuild)
         if rebuild:
-            shutil.rmtree(path / "vectors", ignore_errors=True)  # may be another model's; the log has it all
+            discard(path / "vectors")  # may be another model's or damaged; the log has it all
         return Embedded(path, settings, model, card, lock)
     except BaseException:
         lock.close()

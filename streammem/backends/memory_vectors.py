@@ -55,6 +55,11 @@ class MemoryIndex:
     async def vectors(self, keys: Many[str]) -> list[Vectors | None]:
         return [row.vector if (row := self._rows.get(key)) is not None else None for key in keys]
 
+    async def cosines(self, vector: Vectors, keys: Many[str]) -> list[float | None]:
+        unit = _unit(vector)
+        rows = [self._rows.get(key) for key in keys]
+        return [None if row is None else round(float(np.dot(row.vector, unit)), 5) for row in rows]
+
     async def find_messages(
         self, vector: Vectors, lexical: str, limit: int, visible: Visible
     ) -> tuple[list[MessageHit], list[MessageHit]]:

@@ -132,8 +132,9 @@ class EdgeIndex:
         shard.update(operation)
 
     async def flush(self) -> None:
-        while self._written:
-            self._written.pop().flush()
+        for shard in tuple(self._written):
+            shard.flush()
+            self._written.discard(shard)
 
     async def clear(self) -> None:
         self.close()
@@ -190,6 +191,16 @@ class EdgeIndex:
         packed = struct.Struct(f"<{self._description.dimensions}f").pack  # half the time of an array of the list
         dense = {record.id: np.frombuffer(packed(*record.vector["dense"]), "<f4") for record in found}
         return [dense.get(point_id) for point_id in ids]
+
+    async def cosines(self, vector: Vectors, keys: Many[str]) -> list[float | None]:
+        if not keys:
+            return []
+        ids = [_id(key) for key in keys]
+        these = Filter(must=[HasIdCondition(set(ids))])
+        near = Query.Nearest(vector.tolist(), using="dense")
+        hits: list[Any] = self._messages.query(QueryRequest(len(ids), query=near, filter=these))
+        scores = {hit.id: round(hit.score, 5) for hit in hits}
+        return [scores.get(point_id) for point_id in ids]
 
     async def find_messages(
         self, vector: Vectors, lexical: str, limit: int, visible: Visible

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 
 import msgspec
-import numpy as np
 
 from streammem.core import registers, summaries
 from streammem.core.directory import Directory, fold
@@ -105,7 +104,7 @@ class Sight:
             version.workspace == v.workspace
             and (v.channels is None or version.channel in v.channels)
             and (v.since is None or version.ts >= v.since)
-            and (v.until is None or version.ts <= v.until)
+            and (v.until is None or version.ts < v.until)
             and version.id not in v.exclude
             and version.uid not in v.exclude
             and version.kind in ("message", "call")
@@ -125,9 +124,8 @@ class Sight:
         """The cosine of each visible message to the question; `known` gives those already found."""
         self._cosines.update(known)
         wanted = [uid for uid in dict.fromkeys(uids) if self.get(uid) is not None and uid not in self._cosines]
-        vectors = await self._desk.index.vectors([self[uid].key for uid in wanted])
-        for uid, vector in zip(wanted, vectors, strict=True):
-            self._cosines[uid] = 0.0 if vector is None else float(np.dot(vector, self._vector))
+        found = await self._desk.index.cosines(self._vector, [self[uid].key for uid in wanted])
+        self._cosines.update((uid, value or 0.0) for uid, value in zip(wanted, found, strict=True))
         return {uid: self._cosines[uid] for uid in dict.fromkeys(uids) if self.get(uid) is not None}
 
     def cosine(self, uid: str) -> float | None:

@@ -61,13 +61,21 @@ async def _complete_threads(versions: Many[Version], store: StructureStore) -> l
 
 
 async def _changed(versions: Many[Version], store: StructureStore) -> list[Mark]:
-    """Every leaf whose content may have changed: those of messages with several versions and of their answers."""
+    """Every leaf whose content may have changed: those of messages with several versions and of their answers.
+
+    Each also at the places where it stood before an earlier time was known: there older summaries are over it.
+    """
     uids = list(dict.fromkeys(v.uid for v in versions))
     several = [uid for uid, known in zip(uids, await store.versions(uids), strict=True) if len(known) > 1]
     if not several:
         return []
     answering = [leaf.uid for leaves in await store.answers(several) for leaf in leaves]
-    return await _leaves_of([*several, *answering], store)
+    both = list(dict.fromkeys([*several, *answering]))
+    places = {
+        uid: {routing.leaf_of(v) for v in known if not v.deleted}
+        for uid, known in zip(both, await store.versions(both), strict=True)
+    }
+    return [(sequence, place) for sequence, leaf in await _leaves_of(both, store) for place in sorted(places[leaf.uid])]
 
 
 def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
@@ -85,7 +93,7 @@ async def _leaves_of(uids: Many[str], store: StructureStore) -> list[Mark]:
 
 
 async def _learn(events: Iterable[Event], store: StructureStore) -> list[Mark]:
-    """Learn directory facts; return the leaves in pooled sequences whose audience they may have changed.
+    """Learn directory facts; return the leaves whose audience they may have changed.
 
     A stated channel is looked at on every delivery. A hint in passing is looked at only when it turns the channel.
     """
@@ -99,12 +107,12 @@ async def _learn(events: Iterable[Event], store: StructureStore) -> list[Mark]:
     turned = [(w, c) for w, c in sorted(touched) if before[w].is_public(c) != after[w].is_public(c)]
     marks: list[Mark] = []
     for workspace, channel in sorted({*turned, *stated}):
-        marks.extend(await _pooled_leaves(routing.channel_sequence(workspace, channel), store))
+        marks.extend(await _leaves_in(routing.channel_sequence(workspace, channel), store))
     return marks
 
 
-async def _pooled_leaves(channel: Sequence, store: StructureStore) -> list[Mark]:
-    """The leaves that the messages of a channel have outside their channel tree."""
+async def _leaves_in(channel: Sequence, store: StructureStore) -> list[Mark]:
+    """The leaves that the messages of a channel have, in all their sequences."""
     (size,) = await store.sizes([channel])
     (leaves,) = await store.leaves([Span(channel, 0, size)])
-    return [mark for mark in await _leaves_of([leaf.uid for leaf in leaves], store) if mark[0].view != "channel"]
+    return await _leaves_of([leaf.uid for leaf in leaves], store)

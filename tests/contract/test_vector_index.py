@@ -176,6 +176,17 @@ async def test_vectors_come_back_bit_by_bit_in_the_order_asked(index: Any) -> No
     assert all(vector.dtype == np.float32 for vector in found if vector is not None)
 
 
+async def test_cosines_are_those_of_the_vectors_in_the_order_asked(index: Any) -> None:
+    points = [said("a", vector=EAST), said("b", vector=NORTH), said("c", vector=NORTH_EAST)]
+    await index.upsert(points)
+    keys = [p.version.key for p in reversed(points)]
+    asked = points[0].vector
+    found = await index.cosines(asked, [*keys, "unknown"])
+    assert found[-1] is None
+    assert found[:-1] == pytest.approx([float(np.dot(p.vector, asked)) for p in reversed(points)], abs=2e-5)
+    assert await index.cosines(asked, []) == []
+
+
 async def test_known_names_the_keys_that_have_a_point(index: Any) -> None:
     await index.upsert([said("a"), said("b")])
     a, b = said("a").version.key, said("b").version.key

@@ -215,3 +215,240 @@ def test_any_order_of_events_and_of_summarising_gives_the_same_summaries(
         assert mixed.points() == plain.points()
 
     asyncio.run(story())
+
+
+# ------------------------------------------------------------------------------------------- hidden and renewed
+
+
+async def test_summarising_again_writes_nothing() -> None:
+    world = World()
+    first = await world.tell([public(), *talk(10)])
+    before = (world.summaries(), world.points())
+    assert first.written == len(before[0])
+    for sequence in await world.store.sequences("w"):
+        (leaves,) = await world.store.leaves([_whole(sequence)])
+        await world.store.mark_due([(sequence, leaves[0])])
+    again = await world.summarize()
+    assert (again.written, again.dropped) == (0, 0)
+    assert again.current == first.written
+    assert (world.summaries(), world.points()) == before
+
+
+def _whole(sequence: Run) -> Any:
+    return flow.Span(sequence, 0, 10_000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda m: edited(m, "DOC-1 nothing to see here", 60), lambda m: deleted(m, 60)],
+    ids=["edited", "deleted"],
+)
+async def test_a_change_hides_every_summary_over_it_at_once_and_they_are_renewed_without_the_old_text(
+    change: Callable[[Any], Event],
+) -> None:
+    world = World()
+    told = talk(10)
+    await world.tell([public(), *told])
+    secret = WORDS[5]  # only message 5 has this word
+    touched = over(world, "w/c/5")
+    assert {(n.sequence.view, n.level) for n in touched} == {
+        *(("channel", level) for level in (1, 2, 3)),
+        *(("artifact", level) for level in (1, 2, 3)),
+        *(("actor", level) for level in (0, 1, 2, 3)),
+    }
+    untouched = world.summaries().keys() - set(touched)
+    assert any(secret in h.text for h in (await world.ask(f"DOC-1 {secret} number 5")).headers)
+
+    await world.place([change(told[4])])
+    seen = await shown(world, world.summaries())
+    assert seen.keys() == untouched
+    headers = (await world.ask(f"DOC-1 {secret} number 5")).headers
+    assert [h.text for h in headers if secret in h.text] == []
+
+    await world.summarize()
+    seen = await shown(world, world.summaries())
+    assert seen.keys() == {*touched, *untouched}
+    assert [s.text for s in seen.values() if secret in s.text] == []
+    await check(world, "w")
+
+
+async def test_a_late_message_leaves_the_shifted_summaries_in_use_until_they_are_renewed() -> None:
+    world = World()
+    await world.tell([public(), *talk(9)])
+    before = world.said_of(CHANNEL)
+    await world.place([said("99", "DOC-1 said between the second and the third", minute=2.5)])
+    seen = await shown(world, [s.node for s in before.values()])
+    assert {(n.level, n.index): s for n, s in seen.items()} == before
+    assert (await world.ask(f"DOC-1 {WORDS[5]} number 5")).headers
+    await world.summarize()
+    after = world.said_of(CHANNEL)
+    assert [after[1, i].first.uid for i in range(4)] == ["w/c/1", "w/c/3", "w/c/6", "w/c/9"]
+    await check(world, "w")
+
+
+async def test_a_channel_that_turns_private_hides_the_pooled_summaries_made_from_it_at_once() -> None:
+    world = World()
+    await world.tell([public(), public("leads"), *talk(4), said("21", "DOC-1 approved by quorum", channel="leads")])
+    pooled = {n for n, s in world.summaries().items() if "leads" in s.channels and n.sequence.view != "channel"}
+    assert {(n.sequence.view, n.level) for n in pooled} == {
+        *(("artifact", 1), ("artifact", 2)),
+        *(("actor", 0), ("actor", 1)),
+    }
+    await world.place(private("leads", "bo", version="2"))
+    assert not (await shown(world, pooled)).keys() & pooled
+    assert [h for h in (await world.ask("DOC-1 approved by quorum")).headers if "quorum" in h.text] == []
+    await world.summarize()
+    seen = await shown(world, world.summaries())
+    assert {n.sequence for n in seen} >= {DOC, ANA, AUTHORED, CHANNEL}
+    assert [s.text for s in seen.values() if "quorum" in s.text] == []
+    own = await shown(world, world.summaries(), asker="bo")
+    assert {n.sequence.view for n, s in own.items() if "quorum" in s.text} == {"channel", "actor"}
+    await check(world, "w")
+
+
+async def test_a_channel_that_turns_public_joins_the_pooled_summaries_and_its_own_are_found_by_everybody() -> None:
+    world = World()
+    await world.tell([public(), *private("leads"), *talk(4), said("21", "DOC-1 approved by quorum", channel="leads")])
+    assert not (await shown(world, [n for n, s in world.summaries().items() if "quorum" in s.text]))
+    await world.tell([public("leads", version="2")])
+    seen = await shown(world, world.summaries())
+    assert {n.sequence.view for n, s in seen.items() if "quorum" in s.text} == {"channel", "actor", "artifact"}
+    assert {audience for audience, _, _ in world.points().values()} == {"public"}
+    await check(world, "w")
+
+
+async def test_private_messages_are_never_in_a_pooled_summary_nor_counted_in_its_shape() -> None:
+    secrets = [said(str(i), f"DOC-1 approved in secret {i}", channel="leads", minute=i / 10) for i in range(1, 40)]
+    with_, without = World(), World()
+    await with_.tell([public(), *private("leads", "ana"), *talk(10), *secrets])
+    await without.tell([public(), *private("leads", "ana"), *talk(10)])
+    pooled = {n: s for n, s in shape(with_.summaries()).items() if "leads" not in (n.sequence.tree, n.sequence.channel)}
+    assert pooled == shape(without.summaries())
+    assert all(s.channels == ("c",) for s in pooled.values())
+
+
+# ------------------------------------------------------------------------------------------ marks, cache, crashes
+
+
+async def test_a_mark_that_arrives_while_summarising_is_not_lost() -> None:
+    late = said("11", "DOC-1 approved at the last moment")
+
+    class Interrupted(MemoryStructure):
+        world: World
+
+        async def keep(self, summaries: Sequence[Summary]) -> None:
+            await super().keep(summaries)
+            if await self.world.log.end() < 12:
+                await self.world.place([late])
+
+    store = Interrupted()
+    store.world = world = World(store=store)
+    await world.tell([public(), *talk(10)])
+    assert await store.due(10) == []
+    assert (await world.store.sizes([CHANNEL])) == [11]
+    await check(world, "w")
+
+
+async def test_texts_come_from_the_cache_after_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
+    paid: list[str] = []
+    extract = summaries.extract
+
+    def counting(reading: Any, numbers: Summarizing) -> Any:
+        paid.append(reading.made_from)
+        return extract(reading, numbers)
+
+    monkeypatch.setattr(summaries, "extract", counting)
+    world = World()
+    await world.tell([public(), *talk(10)])
+    before, bill = shape(world.summaries()), len(paid)
+    assert 0 < bill <= len(before)
+    await world.store.clear()
+    await world.index.clear()
+    assert world.summaries() == {}
+    await world.catch_up()
+    await world.summarize()
+    assert shape(world.summaries()) == before
+    assert len(paid) == bill
+
+
+async def test_the_views_word_the_same_messages_each_in_its_own_way_and_whichever_comes_first() -> None:
+    told = [said("1", "good morning all"), said("2", "good morning too"), said("3", "we approved it")]
+    quoted = {}
+    for views in (("channel", "actor"), ("actor", "channel")):
+        world = World(words=Summarizing(quotes=1))
+        await world.place([public(), *told])
+        marks = {d.sequence.view: d for d in await world.store.due(10)}
+        for view in views:
+            await flow._round([marks[view]], world.bench)
+        quoted[views] = {n.sequence.view: s.picks for n, s in world.summaries().items() if n.level == 1}
+    assert quoted["channel", "actor"] == quoted["actor", "channel"]
+
+
+EFFECTS = {
+    "store": ("keep", "drop", "cache", "settle"),
+    "index": ("keep_nodes", "drop_nodes", "flush"),
+}
+
+
+class Crash(Exception):
+    """What a kill looks like from inside."""
+
+
+def crashing(part: Any, names: Iterable[str], fuse: list[int], *, after: bool) -> Any:
+    """Fails at the nth effect, counted over all parts, before or after doing it."""
+
+    def failing(effect: Any) -> Any:
+        async def call(*arguments: Any) -> Any:
+            fuse[0] -= 1
+            if fuse[0] == 0 and not after:
+                raise Crash
+            await effect(*arguments)
+            if fuse[0] == 0:
+                raise Crash
+
+        return call
+
+    for name in names:
+        setattr(part, name, failing(getattr(part, name)))
+    return part
+
+
+class Forgetful(MemoryIndex):
+    """Loses, when it is cut off, the node points that were not flushed."""
+
+    def __init__(self, dimensions: int = 64) -> None:
+        super().__init__(dimensions)
+        self._durable: dict[Any, Any] = {}
+
+    async def flush(self) -> None:
+        self._durable = dict(self._nodes)
+
+    def cut_off(self) -> None:
+        self._nodes = dict(self._durable)
+
+
+@settings(deadline=None, max_examples=60)
+@given(histories(), histories(max_size=6), st.integers(1, 30), st.booleans(), st.sampled_from((1, 3, 256)))
+def test_a_crash_at_any_effect_and_a_restart_give_the_same_summaries(
+    history: list[Event], then: list[Event], at: int, after: bool, limit: int
+) -> None:
+    async def story() -> None:
+        calm, index = World(k=2), Forgetful()
+        world = World(k=2, vectors=index)
+        for some in (calm, world):
+            await some.tell(history)
+            await some.place(then)
+        await index.flush()
+        fuse = [at]
+        crashing(world.store, EFFECTS["store"], fuse, after=after)
+        crashing(index, EFFECTS["index"], fuse, after=after)
+        try:
+            await world.summarize(limit)
+        except Crash:
+            index.cut_off()
+            await world.summarize(limit)
+        await calm.summarize()
+        assert shape(world.summaries()) == shape(calm.summaries())
+        assert world.points() == calm.points()
+
+    asyncio.run(story())

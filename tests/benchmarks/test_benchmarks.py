@@ -1,0 +1,43 @@
+"""The benchmark command works: what it measures is for people to read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "STREAMMEM_BENCH"}
+    if folder is not None:
+        environment["STREAMMEM_BENCH"] = str(folder)
+    command = [sys.executable, "-m", "tests.benchmarks", *options]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_without_data_it_says_so_and_all_is_well(tmp_path: Path) -> None:
+    for folder in (None, tmp_path / "absent"):
+        done = run(folder=folder)
+        assert (done.returncode, done.stdout.count("\n")) == (0, 1)
+        assert "STREAMMEM_BENCH" in done.stdout
+
+
+def test_it_measures_every_part(tmp_path: Path) -> None:
+    messages = [
+        {"id": f"m{i}", "channel": f"c{i % 2}", "user": f"u{i % 3}", "ts": f"2026-03-02T10:{i:02d}:00Z", "text": text}
+        for i, text in enumerate(f"DOC-{i % 5} is {('drafted', 'approved')[i % 2]} by now" for i in range(50))
+    ]
+    (tmp_path / "messages.jsonl").write_text("".join(json.dumps(m) + "\n" for m in messages))
+    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q1", "question": "who approved DOC-3?"}) + "\n")
+    done = run("--hashing", "--json", "--limit", "40", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert figures["structure"]["messages"] == figures["import"]["texts"] == 40
+    assert figures["import"]["tokens_per_second"] > 0
+    assert {"log.sqlite", "structure.sqlite", "vectors"} <= figures["import"]["disk_mb"].keys()
+    assert {"embed", "search", "S1", "S4", "total"} <= figures["ask"]["steps"].keys()
+    assert figures["ask"]["questions"] == 1
