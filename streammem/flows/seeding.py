@@ -141,11 +141,12 @@ async def _admit(uids: Iterable[str], found: Findings, desk: Desk) -> None:
 def _plain(found: Findings, desk: Desk, moment: int | None) -> dict[str, float]:
     """Each pool member by its text and its prior."""
     numbers, around = desk.numbers, found.surroundings
+    floor = around.floor
     words = {s.uid: s.score for s in found.seeds}
     scores = {}
     for uid, member in found.pool.items():
         version = member.version
-        node = around.nodes.get((version.channel, member.rank // desk.forest.k), around.floor)
+        node = around.nodes.get((version.channel, member.rank // desk.forest.k), floor)
         own = words.get(uid)
         if own is None:
             own = numbers.dense_weight * max(found.sight.cosine(uid) or 0.0, 0.0)
@@ -241,4 +242,5 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
 
 
 def _first_route(hosts: set[Tree], best: Mapping[str, str]) -> str:
-    return next((label for tree, label in best.items() if any(t == tree for _, t in hosts)), "")
+    trees = {tree for _, tree in hosts}
+    return next((label for tree, label in best.items() if tree in trees), "")

@@ -10,7 +10,7 @@ from streammem.core import forest, routing, summaries
 from streammem.core.directory import Directory
 from streammem.core.registers import winner
 from streammem.ports import Span, StructureStore, VectorIndex
-from streammem.records import Leaf, NodeId, Sequence, Summary
+from streammem.records import NodeId, Sequence
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -28,10 +28,11 @@ async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_mar
     """Count everything. Reads every sequence once."""
     workspaces = await store.workspaces()
     forests: Counter[str] = Counter(channel=0, actor=0, artifact=0)
-    states: Counter[str] = Counter(nodes=0, summarised=0, missing=0, shifted=0, changed=0)
+    states: Counter[str] = Counter(nodes=0, summarised=0, shifted=0, changed=0)
     for workspace in workspaces:
         directory = Directory(await store.facts(workspace))
         sequences = await store.sequences(workspace)
+        directory = Directory(await store.facts(workspace))
         for view in ("channel", "actor"):
             forests[view] += len({s.tree for s in sequences if s.view == view})
         for sequence in sequences:
@@ -48,28 +49,27 @@ async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_mar
     )
 
 
-async def _states(sequence: Sequence, store: StructureStore, k: int, directory: Directory) -> Counter[str]:
-    """How many nodes of a sequence are summarised, and how many of those are shifted or changed (design §3)."""
-    (size,) = await store.sizes([sequence])
+async def _states(sequence: Sequence, store: StructureStore, directory: Directory, k: int) -> Counter[str]:
+    """How many nodes of a sequence are summarised, and how many of those are shifted or changed (design §3).
+
+    A node of which no leaf can be summarised has no summary and misses none.
+    """
+    (total,) = await store.sizes([sequence])
     (redactions,) = await store.redactions([sequence])
-    (everything,) = await store.leaves([Span(sequence, 0, size)])
-    leaves = summaries.grouped(sequence, everything, directory.is_public)
-    nodes = [NodeId(sequence, level, i) for level, i in forest.nodes_from(0, len(leaves), k)]
+    (leaves,) = await store.leaves([Span(sequence, 0, total)])
+    if summaries.read_by_everyone(sequence):
+        leaves = tuple(summaries.grouped(sequence, leaves, directory.is_public))
+    size = len(leaves)
+    nodes = [NodeId(sequence, level, i) for level, i in forest.nodes_from(0, size, k)]
     counts: Counter[str] = Counter(nodes=len(nodes))
     for node, summary in zip(nodes, await store.summaries(nodes), strict=True):
-        ranks = forest.cover(node.level, node.index, len(leaves), k)
         if summary is None:
-            counts["missing"] += 1
             continue
+        ranks = forest.cover(node.level, node.index, size, k)
         counts["summarised"] += 1
         counts["changed"] += summaries.hidden(summary, redactions)
-        counts["shifted"] += _shifted(summary, leaves[ranks.start], leaves[ranks.stop - 1])
+        counts["shifted"] += not leaves[ranks.start] <= summary.first <= summary.last <= leaves[ranks.stop - 1]
     return counts
-
-
-def _shifted(summary: Summary, first: Leaf, last: Leaf) -> bool:
-    """Whether leaves that were summarised stand under another node now."""
-    return summary.first < first or summary.last > last
 
 
 async def _markers(sequence: Sequence, store: StructureStore) -> set[str]:

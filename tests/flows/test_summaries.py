@@ -372,7 +372,7 @@ async def test_texts_come_from_the_cache_after_a_rebuild(monkeypatch: pytest.Mon
 
 
 async def test_the_views_word_the_same_messages_each_in_its_own_way_and_whichever_comes_first() -> None:
-    told = [said("1", "good morning all"), said("2", "good morning too"), said("3", "we approved it")]
+    told = [said("1", "good morning all"), said("2", "we approved it")]  # as near to their mean, one shows a marker
     quoted = {}
     for views in (("channel", "actor"), ("actor", "channel")):
         world = World(words=Summarizing(quotes=1))
@@ -381,7 +381,7 @@ async def test_the_views_word_the_same_messages_each_in_its_own_way_and_whicheve
         for view in views:
             await flow._round([marks[view]], world.bench)
         quoted[views] = {n.sequence.view: s.picks for n, s in world.summaries().items() if n.level == 1}
-    assert quoted["channel", "actor"] == quoted["actor", "channel"]
+    assert quoted["channel", "actor"] == quoted["actor", "channel"] == {"channel": ("w/c/2",), "actor": ("w/c/1",)}
 
 
 EFFECTS = {
