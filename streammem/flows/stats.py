@@ -30,13 +30,12 @@ async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_mar
     forests: Counter[str] = Counter(channel=0, actor=0, artifact=0)
     states: Counter[str] = Counter(nodes=0, summarised=0, shifted=0, changed=0)
     for workspace in workspaces:
-        directory = Directory(await store.facts(workspace))
         sequences = await store.sequences(workspace)
         directory = Directory(await store.facts(workspace))
         for view in ("channel", "actor"):
             forests[view] += len({s.tree for s in sequences if s.view == view})
         for sequence in sequences:
-            states.update(await _states(sequence, store, k, directory))
+            states.update(await _states(sequence, store, directory, k))
             if sequence.view == "artifact" and len(await _markers(sequence, store)) >= lifecycle_markers:
                 forests["artifact"] += 1
     return Stats(
