@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 
-from streammem.core.registers import winner
 from streammem.records import Bridge, Leaf, Version
 
 
@@ -40,9 +39,3 @@ def identifiers(version: Version, carriers: Mapping[str, Many[Leaf]], fan_out: i
         for identifier in version.identifiers
         for other in nearest(leaf, carriers.get(identifier, ()), fan_out)
     ]
-
-
-def standing(versions: Iterable[Many[Version]]) -> list[Version]:
-    """The winners of messages that are not deleted."""
-    winners = (winner(v) for v in versions if v)
-    return [w for w in winners if not w.deleted]

@@ -6,7 +6,7 @@ the order in which versions arrive cannot matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from streammem.records import FOREVER, ChannelEvent, DirectoryEvent, MembershipEvent, ReactionEvent, Version
 
@@ -79,8 +79,3 @@ def fact_order(fact: Fact, content_hash: str) -> tuple[str, bool, str]:
     """
     hinted = "-" if fact.version.startswith("0.") else ""
     return (hinted + number(fact.version), not fact.present, content_hash)
-
-
-def carried_by(identifier: str, versions: Sequence[Version]) -> bool:
-    """Whether the version that stands now carries `identifier`."""
-    return bool(versions) and identifier in winner(versions).identifiers and not winner(versions).deleted

@@ -10,6 +10,7 @@ from streammem.core.retrieval import complete
 from streammem.core.retrieval.assemble import Candidate
 from streammem.core.retrieval.complete import Hop
 from streammem.core.retrieval.route import Tree
+from streammem.flows.placements import around
 from streammem.flows.seeding import Findings
 from streammem.flows.sight import Desk
 from streammem.ports import Span, Stand
@@ -35,10 +36,7 @@ async def _joins(found: Findings, desk: Desk) -> list[Hop]:
     anchor = next((s for s in found.seeds[: desk.numbers.anchors] if complete.holds(spec, sight[s.uid])), None)
     if anchor is None:
         return []
-    spans = [
-        Span(s.sequence, max(0, s.rank - desk.forest.k), s.rank + desk.forest.k + 1)
-        for s in found.stands.get(anchor.uid, ())
-    ]
+    spans = [around(stand, desk.forest.k) for stand in found.stands.get(anchor.uid, ())]
     uids = [leaf.uid for leaves in await desk.store.leaves(spans) for leaf in leaves]
     await sight.see(uids)
     cosines = await sight.weigh(uids)
@@ -62,11 +60,7 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
         for some in links
         if (bridge := complete.hop(some, sight.cosine, lambda uid: _outside(stands.get(uid, ()), trees, uid, pool)))
     ]
-    spans = [
-        Span(stand.sequence, max(0, stand.rank - numbers.window), stand.rank + numbers.window + 1)
-        for bridge in followed
-        for stand in stands[bridge.target][:1]
-    ]
+    spans = [around(stand, numbers.window) for bridge in followed for stand in stands[bridge.target][:1]]
     windows = [[leaf.uid for leaf in leaves] for leaves in await desk.store.leaves(spans)]
     await sight.see(uid for uids in windows for uid in uids)
     await sight.weigh(uid for uids in windows for uid in uids)

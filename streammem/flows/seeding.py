@@ -14,6 +14,7 @@ from streammem.core.retrieval.prior import Habits, Surroundings
 from streammem.core.retrieval.route import Route, Tree
 from streammem.core.retrieval.seed import Seed
 from streammem.core.retrieval.supplement import Member, Pull
+from streammem.flows.placements import around
 from streammem.flows.sight import Desk, Sight, shown_summaries
 from streammem.ports import NodeSearch, Span, Stand, Vectors, Visible
 from streammem.records import FOREVER, Leaf, NodeId, Query, Summary
@@ -208,8 +209,7 @@ async def _around(found: Findings, best: list[str], desk: Desk) -> list[str]:
     numbers, sight = desk.numbers, found.sight
     reach = numbers.window
     places = [s for uid in best for s in found.stands.get(uid, ()) if s.sequence.view == "channel"]
-    spans = [Span(s.sequence, max(0, s.rank - reach), s.rank + reach + 1) for s in places]
-    windows = await desk.store.leaves(spans)
+    windows = await desk.store.leaves([around(s, reach) for s in places])
     roots = {uid: found.pool[uid].thread for uid in best}
     threads = dict(zip(roots.values(), await desk.store.answers(list(roots.values())), strict=True))
     uids = [leaf.uid for leaves in windows for leaf in leaves] + list(roots.values())
