@@ -56,6 +56,13 @@ class QuerySpec(msgspec.Struct, frozen=True):
         return len(self.users) + len(self.channels) + len(self.identifiers)
 
 
+def within(spec: QuerySpec, channels: frozenset[str] | None) -> QuerySpec:
+    """The specification as far as the asker reads (None: everything): a hidden channel's name must not steer a search."""
+    if channels is None:
+        return spec
+    return msgspec.structs.replace(spec, channels=tuple(c for c in spec.channels if c in channels))
+
+
 def parse(text: str, asker: str | None, directory: Directory, rules: Rules, now: int) -> QuerySpec:
     """Read a question. `now` (µs) gives the year of a date that names none. Deterministic."""
     first_person = asker is not None and _FIRST_PERSON.search(text) is not None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence as Many
-from itertools import islice
 
 from streammem.core.directory import Directory
 from streammem.core.events import native_id
 from streammem.core.numbers import Retrieval
-from streammem.core.query_spec import parse
+from streammem.core.query_spec import parse, within
 from streammem.core.retrieval import assemble
 from streammem.core.retrieval.assemble import Candidate
 from streammem.flows.completing import completed
@@ -43,8 +42,9 @@ async def answer(query: Query, desk: Desk) -> Answer:
     """Answer a question with verbatim messages. Raises QueryError for a user or channel that is not known."""
     watch = Watch()
     query = await resolve(query, desk)
-    spec = parse(query.text, query.asker, desk.directory, desk.rules, query.as_of or FOREVER // 4)
     visible = visible_to(query, desk.directory)
+    spec = parse(query.text, query.asker, desk.directory, desk.rules, query.as_of or FOREVER // 4)
+    spec = within(spec, visible.channels)
     watch.lap("parse")
     vector = (await asyncio.to_thread(desk.embedder.encode, [query.text]))[0]
     watch.lap("embed")
@@ -66,7 +66,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     limit, budget = query.limit or numbers.limit, query.budget or numbers.budget
     abstained = not stages[0] or max((s.dense for s in found.seeds), default=0.0) < numbers.floor
     lines = _Lines(_in_turn(stages, numbers), sight, directory, desk.embedder)
-    chosen = assemble.choose(stages, lines.tokens, limit, budget, numbers)
+    chosen = assemble.choose(stages, lines.cost, limit, budget, numbers)
     headers = [_header(s, directory) for s in found.chains]
     room = list(zip(headers, desk.embedder.count_tokens([header_line(h) for h in headers]), strict=True))
     shown = [] if abstained else assemble.headers(room, budget, chosen.tokens, numbers)
@@ -102,14 +102,18 @@ class _Lines:
 
     def __init__(self, order: Many[str], sight: Sight, directory: Directory, embedder: Embedder) -> None:
         self._sight, self._directory, self._embedder = sight, directory, embedder
-        self._waiting = iter(order)
+        self._waiting = list(order[: self.AT_ONCE])
         self._tokens: dict[str, int] = {}
 
-    def tokens(self, uid: str) -> int:
-        while uid not in self._tokens:
-            batch = list(islice(self._waiting, self.AT_ONCE)) or [uid]
+    def cost(self, uid: str, room: int) -> int | None:
+        """The tokens of a message, None when it has more than `room`. A word is at least a token: no need to count."""
+        if uid not in self._tokens and len(self._sight[uid].text.split()) > room:
+            return None
+        if uid not in self._tokens:
+            batch = [*self._waiting, uid] if uid not in self._waiting else self._waiting
+            self._waiting = []
             self._tokens.update(zip(batch, self._embedder.count_tokens([*map(self._line, batch)]), strict=True))
-        return self._tokens[uid]
+        return taken if (taken := self._tokens[uid]) <= room else None
 
     def _line(self, uid: str) -> str:
         version = self._sight[uid]

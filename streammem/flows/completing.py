@@ -10,10 +10,9 @@ from streammem.core.retrieval import complete
 from streammem.core.retrieval.assemble import Candidate
 from streammem.core.retrieval.complete import Hop
 from streammem.core.retrieval.route import Tree
-from streammem.flows.placements import around
 from streammem.flows.seeding import Findings
 from streammem.flows.sight import Desk
-from streammem.ports import Span, Stand
+from streammem.ports import Stand
 from streammem.records import Bridge, Found, Leaf, Version
 
 
@@ -36,10 +35,9 @@ async def _joins(found: Findings, desk: Desk) -> list[Hop]:
     anchor = next((s for s in found.seeds[: desk.numbers.anchors] if complete.holds(spec, sight[s.uid])), None)
     if anchor is None:
         return []
-    spans = [around(stand, desk.forest.k) for stand in found.stands.get(anchor.uid, ())]
-    uids = [leaf.uid for leaves in await desk.store.leaves(spans) for leaf in leaves]
-    await sight.see(uids)
-    cosines = await sight.weigh(uids)
+    places = [(stand.sequence, stand.rank) for stand in found.stands.get(anchor.uid, ())]
+    near = await sight.near(places, desk.forest.k, desk.forest.k + 1)
+    cosines = await sight.weigh(v.uid for some in near for v in some)
     best = complete.join(spec, sight[anchor.uid], ((sight[uid], c) for uid, c in cosines.items()), desk.numbers)
     return [best] if best else []
 
@@ -60,9 +58,9 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
         for some in links
         if (bridge := complete.hop(some, sight.cosine, lambda uid: _outside(stands.get(uid, ()), trees, uid, pool)))
     ]
-    spans = [around(stand, numbers.window) for bridge in followed for stand in stands[bridge.target][:1]]
-    windows = [[leaf.uid for leaf in leaves] for leaves in await desk.store.leaves(spans)]
-    await sight.see(uid for uids in windows for uid in uids)
+    places = [(stand.sequence, stand.rank) for bridge in followed for stand in stands[bridge.target][:1]]
+    near = await sight.near(places, numbers.window, numbers.window + 1)
+    windows = [[v.uid for v in some] for some in near]
     await sight.weigh(uid for uids in windows for uid in uids)
     taken = set(pool)
     return [
@@ -96,13 +94,9 @@ async def _carriers(leaves: Many[Version], found: Findings, desk: Desk) -> dict[
     sight, reach = found.sight, 4 * desk.numbers.fan_out
     wanted = [(i, routing.artifact_sequence(v.workspace, i), routing.leaf_of(v)) for v in leaves for i in v.identifiers]
     ranks = await desk.store.ranks([(sequence, leaf) for _, sequence, leaf in wanted])
-    spans = [Span(s, max(0, r - reach), r + reach + 1) for (_, s, _), r in zip(wanted, ranks, strict=True)]
-    windows = await desk.store.leaves(spans)
-    await sight.see(leaf.uid for some in windows for leaf in some)
+    places = [(sequence, rank) for (_, sequence, _), rank in zip(wanted, ranks, strict=True)]
     carriers: dict[str, list[Leaf]] = {}
-    for (identifier, _, _), some in zip(wanted, windows, strict=True):
-        for leaf in some:
-            version = sight.get(leaf.uid)
-            if version is not None and identifier in version.identifiers:
-                carriers.setdefault(identifier, []).append(leaf)
+    for (identifier, _, _), some in zip(wanted, await sight.near(places, reach, reach + 1), strict=True):
+        carrying = [routing.leaf_of(v) for v in some if identifier in v.identifiers]
+        carriers.setdefault(identifier, []).extend(carrying)
     return {identifier: list(dict.fromkeys(some)) for identifier, some in carriers.items()}

@@ -187,9 +187,8 @@ async def _members(
     sequences = [routing.artifact_sequence(visible.workspace, name) for name in names]
     now = Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
     ends = await desk.store.ranks([(s, now) for s in sequences])
-    spans = [Span(s, max(0, end - numbers.pool_cap), end) for s, end in zip(sequences, ends, strict=True)]
-    found_leaves = await desk.store.leaves(spans)
-    return {name: [leaf.uid for leaf in leaves] for name, leaves in zip(names, found_leaves, strict=True)}
+    near = await found.sight.near(list(zip(sequences, ends, strict=True)), numbers.pool_cap, 0)
+    return {name: [v.uid for v in some] for name, some in zip(names, near, strict=True)}
 
 
 def _voters(found: Findings, members: Mapping[str, Iterable[str]]) -> dict[str, route.Voter]:

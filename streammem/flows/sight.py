@@ -9,11 +9,12 @@ import msgspec
 
 from streammem.core import registers, summaries
 from streammem.core.directory import Directory, fold
+from streammem.core.events import channel_of
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
-from streammem.ports import Embedder, StructureStore, VectorIndex, Vectors, Visible
-from streammem.records import NodeId, Query, Summary, Version
+from streammem.ports import Embedder, Span, StructureStore, VectorIndex, Vectors, Visible
+from streammem.records import Leaf, NodeId, Query, Sequence, Summary, Version
 
 
 class Desk(msgspec.Struct, frozen=True):
@@ -86,20 +87,49 @@ class Sight:
     """
 
     def __init__(self, desk: Desk, query: Query, visible: Visible, vector: Vectors) -> None:
-        self._desk, self._visible, self._vector = desk, visible, vector
+        self._desk, self._wanted, self._vector = desk, visible, vector
         self._moment = query.as_of
         self._seen: dict[str, Version | None] = {}
         self._cosines: dict[str, float] = {}
 
     async def see(self, uids: Iterable[str]) -> None:
         """Look at these messages."""
-        new = [uid for uid in dict.fromkeys(uids) if uid not in self._seen]
+        new = [uid for uid in dict.fromkeys(uids) if uid not in self._seen and self._reads(uid)]
         for uid, known in zip(new, await self._desk.store.versions(new), strict=True):
             version = registers.as_of(known, self._moment)
             self._seen[uid] = version if version is not None and self._may(version) else None
 
+    async def near(self, places: Many[tuple[Sequence, int]], before: int, after: int) -> list[list[Version]]:
+        """For each rank of a sequence, up to `before` visible leaves that stand before it and `after` from there on.
+
+        Hidden leaves do not count: a window of ranks would show how many of them there are (design §5, Audience).
+        """
+        wide = 1
+        while True:
+            spans = [Span(s, max(0, rank - wide * before), rank + wide * after) for s, rank in places]
+            windows = await self._desk.store.leaves(spans)
+            await self.see(leaf.uid for leaves in windows for leaf in leaves)
+            sides = [
+                (self._visible(leaves[: rank - span.start]), self._visible(leaves[rank - span.start :]))
+                for (_, rank), span, leaves in zip(places, spans, windows, strict=True)
+            ]
+            if all(
+                (len(left) >= before or not span.start)
+                and (len(right) >= after or len(leaves) < span.stop - span.start)
+                for (left, right), span, leaves in zip(sides, spans, windows, strict=True)
+            ):
+                return [left[max(0, len(left) - before) :] + right[:after] for left, right in sides]
+            wide *= 4
+
+    def _visible(self, leaves: Iterable[Leaf]) -> list[Version]:
+        return [version for leaf in leaves if (version := self.get(leaf.uid)) is not None]
+
+    def _reads(self, uid: str) -> bool:
+        channels = self._wanted.channels
+        return channels is None or channel_of(uid) in channels
+
     def _may(self, version: Version) -> bool:
-        v = self._visible
+        v = self._wanted
         return (
             version.workspace == v.workspace
             and (v.channels is None or version.channel in v.channels)
@@ -122,11 +152,12 @@ class Sight:
 
     async def weigh(self, uids: Iterable[str], known: Mapping[str, float] = {}) -> dict[str, float]:
         """The cosine of each visible message to the question; `known` gives those already found."""
+        seen = [uid for uid in dict.fromkeys(uids) if self.get(uid) is not None]
         self._cosines.update(known)
-        wanted = [uid for uid in dict.fromkeys(uids) if self.get(uid) is not None and uid not in self._cosines]
+        wanted = [uid for uid in seen if uid not in self._cosines]
         found = await self._desk.index.cosines(self._vector, [self[uid].key for uid in wanted])
         self._cosines.update((uid, value or 0.0) for uid, value in zip(wanted, found, strict=True))
-        return {uid: self._cosines[uid] for uid in dict.fromkeys(uids) if self.get(uid) is not None}
+        return {uid: self._cosines[uid] for uid in seen}
 
     def cosine(self, uid: str) -> float | None:
         """The cosine of a message that was weighed; None for one that the asker does not see."""

@@ -7,27 +7,31 @@ messages at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammem import open_memory
+from streammem.backends import memory_vectors
+from streammem.core import summaries
 from streammem.core.directory import Directory
+from streammem.core.events import micros
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
 from streammem.flows import answer as flow
 from streammem.flows import sight
-from streammem.ports import NodeSearch
-from streammem.records import Answer, ChannelEvent, Event, MembershipEvent, MessageEvent, UserEvent, Version
+from streammem.ports import Span
+from streammem.records import Answer, ChannelEvent, ChannelRef, Event, MembershipEvent, MessageEvent, UserEvent
 from streammem.settings import Settings
 from tests.embedding import HashingEmbedder
 from tests.flows.worlds import World
-from tests.stories import deleted, edited, private, public, said
+from tests.stories import at, deleted, edited, public, said
 
 ASKERS = (None, "ana", "bo", "cy")
 USERS = ("ana", "bo", "cy")
@@ -170,9 +174,240 @@ NARROW = Retrieval(seeds=4, context_anchors=3, window=1, join_floor=0.0, anchors
 """Small numbers make every cut-off bite: what is hidden must not take up a place anywhere."""
 
 
-@settings(deadline=None, max_examples=40)
-@given(scripts, st.sampled_from((2, 3, 16)), st.sampled_from((None, NARROW)))
+@settings(deadline=None, max_examples=30)
+@given(scripts, st.sampled_from((2, 3, 16)), st.sampled_from((None, NARROW)), st.none() | st.integers(10, 40))
 def test_an_answer_is_the_same_as_if_hidden_messages_had_never_been_said(
-    script: list[Any], k: int, numbers: Retrieval | None
+    script: list[Any], k: int, numbers: Retrieval | None, minute: int | None
 ) -> None:
-    asyncio.run(interference(script, k, numbers))
+    as_of = None if minute is None else micros(at(minute))
+    asyncio.run(interference(script, k, numbers, as_of=as_of))
+
+
+def crowd(hidden: int) -> list[Any]:
+    """A story in which much is said in secret about the same things, between what is said in the open."""
+    script: list[Any] = []
+    for i, text in enumerate(TEXTS * 3):
+        script += [("say", "p", USERS[i % 3], TEXTS[(i + n) % 7], None, "ana", 0) for n in range(hidden)]
+        script += [("say", "cd"[i % 2], USERS[i % 3], text, (None, 1)[i % 2], None, 0)]
+    return script
+
+
+@pytest.mark.parametrize("k", [2, 16])
+async def test_many_hidden_messages_about_the_same_things_change_no_answer(k: int) -> None:
+    await interference(crowd(6), k)
+    await interference(crowd(6), k, NARROW)
+
+
+# ------------------------------------------------------------------------------- the property catches faults
+
+
+def sees_everything(patch: pytest.MonkeyPatch) -> None:
+    """Messages are not checked when they are looked at."""
+    patch.setattr(sight.Sight, "_reads", lambda self, uid: True)
+    patch.setattr(sight.Sight, "_may", lambda self, version: True)
+
+
+def shows_everything(patch: pytest.MonkeyPatch) -> None:
+    """Summaries are shown whatever they were made from, and found by everybody."""
+    shown = sight.visible_to
+
+    def visible_to(query: Any, directory: Directory) -> Any:
+        return msgspec.structs.replace(shown(query, directory), audiences=None)
+
+    patch.setattr(summaries, "shows", lambda summary, visible, moment: True)
+    patch.setattr(flow, "visible_to", visible_to)
+
+
+def pools_everything(patch: pytest.MonkeyPatch) -> None:
+    """Private messages are summarised with the public ones."""
+    patch.setattr(summaries, "read_by_everyone", lambda sequence: False)
+
+
+def groups_everything(patch: pytest.MonkeyPatch) -> None:
+    """Private leaves are not summarised, but counted where nodes begin and end."""
+    patch.setattr(summaries, "grouped", lambda sequence, leaves, is_public: list(leaves))
+
+
+def counts_everything(patch: pytest.MonkeyPatch) -> None:
+    """Windows are cut by rank, hidden leaves and all."""
+
+    async def near(self: Any, places: Any, before: int, after: int) -> Any:
+        spans = [Span(s, max(0, rank - before), rank + after) for s, rank in places]
+        windows = await self._desk.store.leaves(spans)
+        await self.see(leaf.uid for leaves in windows for leaf in leaves)
+        return [self._visible(leaves) for leaves in windows]
+
+    patch.setattr(sight.Sight, "near", near)
+
+
+def weighs_words_everywhere(patch: pytest.MonkeyPatch) -> None:
+    """How rare a word is is counted over all messages."""
+    lexical = memory_vectors._lexical
+
+    def everywhere(rows: Any, corpus: Any, terms: Any) -> Any:
+        return lexical(rows, list(every), terms)
+
+    every: list[Any] = []
+    upsert = memory_vectors.MemoryIndex._row
+
+    def noting(self: Any, point: Any) -> Any:
+        every.append(upsert(self, point))
+        return every[-1]
+
+    patch.setattr(memory_vectors.MemoryIndex, "_row", noting)
+    patch.setattr(memory_vectors, "_lexical", everywhere)
+
+
+FAULTS = [
+    sees_everything,
+    shows_everything,
+    pools_everything,
+    groups_everything,
+    counts_everything,
+    weighs_words_everywhere,
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_planted_leak_is_caught(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        await interference(crowd(6), 2, NARROW)
+
+
+# ------------------------------------------------------------------------------------------ who sees what
+
+
+def channels_of(answer: Answer) -> set[str]:
+    return {e.channel for e in answer.evidence}
+
+
+async def told() -> World:
+    """Something about DOC-1 in each channel."""
+    world = World()
+    talk = [said(str(i), f"DOC-1 said in {c}", user="bo", channel=c) for i, c in enumerate(CHANNELS, 1)]
+    await world.tell([*BEGIN, *talk, said("9", "DOC-1 said in z", user="cy", channel="z")])
+    return world
+
+
+@pytest.mark.parametrize(
+    ("asker", "channels"), [(None, "cd"), ("ana", "cd"), ("bo", "cdp"), ("cy", "cdpq"), ("Cy", "cdpq")]
+)
+async def test_an_asker_sees_public_channels_and_their_own(asker: str | None, channels: str) -> None:
+    answer = await (await told()).ask("DOC-1", asker=asker)
+    assert channels_of(answer) == set(channels)
+    assert answer.hidden_channels == len("cdpq") - len(channels)
+
+
+async def test_a_channel_that_nobody_described_is_private_also_to_those_who_spoke_in_it() -> None:
+    world = await told()
+    for asker in ASKERS:
+        assert "z" not in channels_of(await world.ask("DOC-1", asker=asker))
+    await world.tell([member("z", "cy", 1)])
+    assert "z" in channels_of(await world.ask("DOC-1", asker="cy"))
+
+
+@pytest.mark.parametrize("kind", ["private", "dm", "group_dm", "thread", "unknown"])
+async def test_only_a_channel_that_is_said_to_be_public_is_public(kind: str) -> None:
+    world = await told()
+    await world.tell([turned("c", kind, 5)])
+    assert channels_of(await world.ask("DOC-1")) == {"d"}
+
+
+async def test_a_channel_that_is_no_more_is_not_public() -> None:
+    world = await told()
+    await world.tell([ChannelEvent(workspace="w", id="c", type="public", version="5", present=False)])
+    assert channels_of(await world.ask("DOC-1")) == {"d"}
+
+
+async def test_what_a_message_says_of_its_channel_in_passing_never_overrides_the_directory() -> None:
+    world = World()
+    stated = ChannelEvent(workspace="w", id="leads", type="private")  # at version 0
+    passing = msgspec.structs.replace(
+        said("1", "DOC-1 in secret", channel="leads"), channel=ChannelRef(id="leads", name="leads", type="public")
+    )
+    await world.tell([stated, passing])
+    assert (await world.ask("DOC-1")).evidence == ()
+    await world.tell([public("leads")])
+    assert len((await world.ask("DOC-1")).evidence) == 1
+
+
+async def test_an_asker_that_nobody_knows_is_an_error() -> None:
+    world = await told()
+    for unknown in ("nobody", "an", "ana bo", "*"):
+        with pytest.raises(QueryError):
+            await world.ask("DOC-1", asker=unknown)
+
+
+async def test_a_name_that_two_people_bear_is_an_error() -> None:
+    world = await told()
+    await world.tell([UserEvent(workspace="w", id="cy2", name="Cy", version="1")])
+    with pytest.raises(QueryError, match="2 users"):
+        await world.ask("DOC-1", asker="Cy")
+    assert channels_of(await world.ask("DOC-1", asker="cy")) == set(CHANNELS)
+
+
+async def test_everything_sees_everything_and_only_when_said() -> None:
+    world = await told()
+    answer = await world.ask("DOC-1", everything=True)
+    assert channels_of(answer) == {*CHANNELS, "z"}
+    assert answer.hidden_channels == 0
+
+
+async def test_naming_a_channel_gives_no_right_to_it() -> None:
+    world = await told()
+    assert channels_of(await world.ask("DOC-1", asker="bo", channels=("p", "q"))) == {"p"}
+    nothing = await world.ask("DOC-1", channels=("p",))
+    assert (nothing.evidence, nothing.headers, nothing.abstained) == ((), (), True)
+
+
+async def test_visible_means_visible_now_also_for_questions_about_the_past() -> None:
+    world = await told()
+    then = micros(at(20))
+    await world.tell([member("p", "ana", 30), turned("d", "private", 30)])
+    assert channels_of(await world.ask("DOC-1", asker="ana", as_of=then)) == {"c", "p"}
+    assert channels_of(await world.ask("DOC-1", as_of=then)) == {"c"}
+
+
+async def test_a_member_who_left_no_longer_sees_anything_of_the_channel() -> None:
+    world = await told()
+    before = await world.ask("DOC-1", asker="bo")
+    assert "p" in channels_of(before)
+    await world.tell([member("p", "bo", 5, present=False)])
+    after = await world.ask("DOC-1", asker="bo")
+    assert channels_of(after) == {"c", "d"}
+    assert comparable(after) == msgspec.structs.replace(comparable(await world.ask("DOC-1", asker="ana")), asker="bo")
+    assert channels_of(await world.ask("DOC-1", asker="bo", as_of=micros(at(4)))) == {"c", "d"}
+
+
+async def test_nothing_hidden_is_named_in_how_an_item_was_found_in_headers_or_in_notes() -> None:
+    world = await built(staged(crowd(3)), 2)
+    for question in QUESTIONS:
+        shown = msgspec.json.encode(comparable(await world.ask(question, asker="ana"))).decode()
+        for hidden in ("w/p/", "channel:p", "/p#", '"p"', '"q"'):
+            assert hidden not in shown.replace(json.dumps(question), "")
+
+
+async def test_the_name_of_a_hidden_channel_does_not_steer_the_search() -> None:
+    names = (ChannelRef(id="p", name="p-room"), ChannelRef(id="p", name="other"))
+    answers = []
+    for name in names:
+        world = World(numbers=NARROW)
+        secret = msgspec.structs.replace(said("3", "DOC-1 in secret", user="cy", channel="p"), channel=name)
+        talk = [said(str(i), f"DOC-1 number {i}", user=u, channel="c") for i, u in ((4, "ana"), (5, "bo"), (6, "bo"))]
+        await world.tell([*people, public("c"), *talk, secret])
+        answers.append(comparable(await world.ask("what did Bo say of it in #p-room?")))
+    assert answers[0] == answers[1]
+
+
+async def test_an_open_memory_keeps_the_same_promise(tmp_path: Path) -> None:
+    stages = staged(crowd(4)[:60])
+    small = Settings(forest=Forest(k=3), retrieval=NARROW)
+    answers: dict[str, list[Answer]] = {}
+    for name, told in (("whole", stages), ("part", without_the_rest(stages, frozenset("cd")))):
+        async with open_memory(tmp_path / name, small, embedder=lambda _: HashingEmbedder()) as memory:
+            for stage in told:
+                await memory.append(stage)
+            answers[name] = [comparable(await memory.query(q, asker=a)) for q in QUESTIONS for a in (None, "ana")]
+    assert answers["whole"] == answers["part"]
+    assert all(answer.evidence for answer in answers["whole"])

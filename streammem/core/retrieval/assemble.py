@@ -46,11 +46,12 @@ def quotas(sizes: Many[int], limit: int, numbers: Retrieval) -> tuple[int, int, 
 
 
 def choose(
-    stages: Many[Many[Candidate]], tokens: Callable[[str], int], limit: int, budget: int, numbers: Retrieval
+    stages: Many[Many[Candidate]], cost: Callable[[str, int], int | None], limit: int, budget: int, numbers: Retrieval
 ) -> Chosen:
     """Merge the stages' proposals in the order S1, S2, S3 without repeats, under quotas and `budget` tokens.
 
-    `tokens` counts what a message takes when rendered. A message that does not fit is passed over, not cut.
+    `cost` tells the tokens that a message takes when it is rendered, None when it takes more than the room given.
+    A message that does not fit is passed over, not cut.
     """
     ways: dict[str, list[Found]] = {}
     for stage in stages:
@@ -63,11 +64,11 @@ def choose(
     for uid in order:
         if len(kept) >= limit:
             break
-        cost = tokens(uid)
-        if spent + cost > budget:
+        taken = cost(uid, budget - spent)
+        if taken is None:
             too_long.append(uid)
             continue
-        spent += cost
+        spent += taken
         kept[uid] = tuple(ways[uid])
     return Chosen(kept, spent, tuple(too_long))
 

@@ -97,7 +97,11 @@ names = st.lists(st.sampled_from("abcdefghijklmnopqrstuvwxyz"), unique=True, max
 def test_limit_and_budget_hold_and_nothing_is_chosen_twice(a: str, b: str, c: str, limit: int, budget: int) -> None:
     stages = [candidates("S1", a), candidates("S2", b), candidates("S3", c)]
     cost = {name: 5 + 7 * (ord(name) % 9) for name in "abcdefghijklmnopqrstuvwxyz"}
-    chosen = assemble.choose(stages, cost.__getitem__, limit, budget, NUMBERS)
+
+    def priced(uid: str, room: int) -> int | None:
+        return cost[uid] if cost[uid] <= room else None
+
+    chosen = assemble.choose(stages, priced, limit, budget, NUMBERS)
     assert len(chosen.found) <= limit
     assert chosen.tokens == sum(cost[uid] for uid in chosen.found) <= budget
     assert set(chosen.found) <= {*a, *b, *c}
@@ -108,13 +112,13 @@ def test_limit_and_budget_hold_and_nothing_is_chosen_twice(a: str, b: str, c: st
 @given(names, names, names)
 def test_places_are_not_left_empty_while_something_was_found(a: str, b: str, c: str) -> None:
     stages = [candidates("S1", a), candidates("S2", b), candidates("S3", c)]
-    chosen = assemble.choose(stages, lambda _: 1, 20, 3000, NUMBERS)
+    chosen = assemble.choose(stages, lambda _uid, _room: 1, 20, 3000, NUMBERS)
     assert len(chosen.found) == min(20, len({*a, *b, *c}))
 
 
 def test_a_message_keeps_every_way_it_was_found() -> None:
     stages = [candidates("S1", "ab"), candidates("S2", "b"), []]
-    chosen = assemble.choose(stages, lambda _: 1, 20, 3000, NUMBERS)
+    chosen = assemble.choose(stages, lambda _uid, _room: 1, 20, 3000, NUMBERS)
     assert [w.stage for w in chosen.found["b"]] == ["S1", "S2"]
 
 
