@@ -59,7 +59,7 @@ class LogReader(Protocol):
         """The position of the last entry; 0 for an empty log."""
 
 
-class Span(msgspec.Struct, frozen=True):
+class Span(msgspec.Struct, gc=False, frozen=True):
     """A run of ranks [start, stop) of a sequence; out of range is cut, never an error."""
 
     sequence: Sequence
@@ -67,7 +67,7 @@ class Span(msgspec.Struct, frozen=True):
     stop: int
 
 
-class Stand(msgspec.Struct, frozen=True, array_like=True):
+class Stand(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """Where a message stands in one sequence: `rank` of `size`."""
 
     sequence: Sequence
@@ -208,7 +208,7 @@ class Visible(msgspec.Struct, frozen=True):
     exclude: frozenset[str] = frozenset()
 
 
-class MessageHit(msgspec.Struct, frozen=True):
+class MessageHit(msgspec.Struct, gc=False, frozen=True):
     """A found message version: `key` is Version.key."""
 
     uid: str
@@ -216,7 +216,7 @@ class MessageHit(msgspec.Struct, frozen=True):
     score: float
 
 
-class NodeHit(msgspec.Struct, frozen=True):
+class NodeHit(msgspec.Struct, gc=False, frozen=True):
     """A found summary node."""
 
     node: NodeId

@@ -201,9 +201,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # ---------------------------------------------------------------------------------------------- the forests
+# Records of the forests are acyclic and many: `gc=False` keeps the garbage collector from walking them.
 
 
-class Version(msgspec.Struct, frozen=True, array_like=True):
+class Version(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """One version of a message as the memory keeps it. Everything routing needs is here.
 
     Registers order versions by (`number`, deletes first, `hash`): `number` is the version token in a form
@@ -235,7 +236,7 @@ class Version(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.uid}/{self.number}/{'d' if self.deleted else 'u'}{self.hash}"
 
 
-class Sequence(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Sequence(msgspec.Struct, gc=False, frozen=True, order=True, array_like=True):
     """An ordered run of leaves inside a tree.
 
     channel view: one for each channel (`branch` and `channel` empty); actor view: one for each
@@ -249,28 +250,28 @@ class Sequence(msgspec.Struct, frozen=True, order=True, array_like=True):
     channel: str = ""
 
 
-class Leaf(msgspec.Struct, frozen=True, order=True, array_like=True):
+class Leaf(msgspec.Struct, gc=False, frozen=True, order=True, array_like=True):
     """A reference to a message at its place in time. Leaves order by (ts, uid)."""
 
     ts: int
     uid: str
 
 
-class Entry(msgspec.Struct, frozen=True, array_like=True):
+class Entry(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """A leaf that belongs in a sequence: the unit by which forests grow."""
 
     sequence: Sequence
     leaf: Leaf
 
 
-class Answering(msgspec.Struct, frozen=True, array_like=True):
+class Answering(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """`leaf` answers `target`: it replies to it or stands in the thread that `target` opened."""
 
     target: str
     leaf: Leaf
 
 
-class NodeId(msgspec.Struct, frozen=True, order=True, array_like=True):
+class NodeId(msgspec.Struct, gc=False, frozen=True, order=True, array_like=True):
     """An inner node: computed, never allocated. Level 1 stands above the leaves.
 
     The fixed skeleton above an actor's sequences has level 0 and names its height in `index`:
@@ -300,7 +301,7 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str = ""
 
 
-class Due(msgspec.Struct, frozen=True, array_like=True):
+class Due(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """A sequence whose summaries need a look from `earliest` on. Cleared only at the same `generation`."""
 
     sequence: Sequence
@@ -308,14 +309,14 @@ class Due(msgspec.Struct, frozen=True, array_like=True):
     earliest: Leaf
 
 
-class Redaction(msgspec.Struct, frozen=True, array_like=True):
+class Redaction(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """A leaf whose content changed: summaries over it with a lower `serial` are hidden at once."""
 
     leaf: Leaf
     serial: int
 
 
-class Summary(msgspec.Struct, frozen=True, array_like=True):
+class Summary(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """What is stored for a node. Generated text: navigation, never evidence.
 
     `vector` is float32 little-endian, the mean of `count` live leaves' vectors. `made_from` is the digest of what

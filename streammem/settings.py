@@ -24,7 +24,7 @@ class EmbeddingSettings(BaseModel):
     path: Path | None = Field(None, description="A folder with the model's files, instead of the cache.")
     cache: Path | None = Field(None, description="Where fetched models are kept; default: the user's cache folder.")
     max_tokens: int = Field(256, ge=16, le=8192, description="Texts are cut here (design §8).")
-    batch_tokens: int = Field(4096, ge=64, description="Padded tokens in one batch: speed against memory.")
+    batch_tokens: int = Field(2048, ge=64, description="Padded tokens in one batch: speed against memory.")
     threads: int | None = Field(None, ge=1, description="Threads of the model; default: one for each core.")
 
 

@@ -69,7 +69,8 @@ class FastembedEmbedder:
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         for places in self._batches(texts):
             batch = [texts[place] for place in places]
-            vectors[places] = list(self._model.embed(batch, batch_size=len(batch)))
+            model = self._quick if len(texts) == 1 else self._model
+            vectors[places] = list(model.embed(batch, batch_size=len(batch)))
         return vectors
 
     def _batches(self, texts: Many[str]) -> Iterator[list[int]]:
@@ -99,23 +100,37 @@ class FastembedEmbedder:
         if self._known and folder:
             tokenizer = _read_tokenizer(folder / "tokenizer.json")
         else:
-            tokenizer = Tokenizer.from_str(self._model.model.tokenizer.to_str())
+            tokenizer = Tokenizer.from_str(self._quick.model.tokenizer.to_str())
         tokenizer.no_truncation()
         tokenizer.no_padding()
         return tokenizer
 
     @cached_property
     def _limit(self) -> int:
-        return int(self._model.model.tokenizer.truncation["max_length"])
+        return int(self._quick.model.tokenizer.truncation["max_length"])
 
     @property
     def _model(self) -> Any:
+        """The model for many texts."""
         with self._loading:
             return self._loaded
 
+    @property
+    def _quick(self) -> Any:
+        """The model for one text, in one thread: more of them spin after every question, waiting for the next."""
+        with self._loading:
+            return self._loaded_for_one
+
     @cached_property
     def _loaded(self) -> Any:
-        loaded = _load(self.name, self._whole_folder(), self._options)
+        return self._load(self._options.threads)
+
+    @cached_property
+    def _loaded_for_one(self) -> Any:
+        return self._load(1)
+
+    def _load(self, threads: int | None) -> Any:
+        loaded = _load(self.name, self._whole_folder(), self._options, threads)
         tokenizer, most = loaded.model.tokenizer, self._options.max_tokens
         cut = tokenizer.truncation or {}
         tokenizer.enable_truncation(min(most, cut.get("max_length", most)), direction=cut.get("direction", "right"))
@@ -148,14 +163,14 @@ def _size(name: str) -> int:
         ) from None
 
 
-def _load(name: str, folder: Path | None, options: Options) -> Any:
+def _load(name: str, folder: Path | None, options: Options, threads: int | None) -> Any:
     fastembed = _fastembed()
     if name in models.KNOWN:
         _register(fastembed, models.KNOWN[name])
     place = {"specific_model_path": str(folder)} if folder else {}
     try:
         return fastembed.TextEmbedding(
-            name, cache_dir=str(models.cache_folder(options.cache)), threads=options.threads, **place
+            name, cache_dir=str(models.cache_folder(options.cache)), threads=threads, **place
         )
     except Exception as error:  # fastembed, its downloader and onnxruntime raise whatever they meet
         why = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -57,7 +57,7 @@ class QuerySpec(msgspec.Struct, frozen=True):
 
 
 def within(spec: QuerySpec, channels: frozenset[str] | None) -> QuerySpec:
-    """The specification as far as the asker reads (None: everything): a hidden channel's name must not steer a search."""
+    """The specification without channels that the asker does not read (None: reads all): their names steer nothing."""
     if channels is None:
         return spec
     return msgspec.structs.replace(spec, channels=tuple(c for c in spec.channels if c in channels))

@@ -20,8 +20,8 @@ from streammem.ports import NodeSearch, Span, Stand, Vectors, Visible
 from streammem.records import FOREVER, Leaf, NodeId, Query, Summary
 
 VIEWS = ("channel", "actor", "artifact")
-NODES = 64
-"""Inner nodes fetched for each view by the Collapsed signal, and roots by the Root signal."""
+ROOTS, INNER = 16, 64
+"""Roots fetched for each view by the Root signal, and inner nodes by the Collapsed signal."""
 
 _HISTORY = 256
 """The asker's own messages that are looked at for the threads they speak in."""
@@ -64,7 +64,7 @@ async def seeded(spec: QuerySpec, visible: Visible, vector: Vectors, query: Quer
 
 async def routed(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> None:
     """Score trees by the three signals and keep the best of each view."""
-    searches = [NodeSearch(view, roots, NODES) for roots in (True, False) for view in VIEWS]
+    searches = [NodeSearch(view, roots, ROOTS if roots else INNER) for roots in (True, False) for view in VIEWS]
     hits = await desk.index.find_nodes(vector, searches, visible)
     shown = await shown_summaries([h.node for some in hits for h in some], visible, desk)
     scored = [[(h.node, h.score) for h in some if h.node in shown] for some in hits]
@@ -236,7 +236,7 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
                 s.found, rank=i, path=_first_route(hosts.get(s.uid, set()), best), score=round(found.flat[s.uid], 4)
             ),
         )
-        for i, s in enumerate(kept, 1)
+        for i, s in enumerate(kept[: 3 * desk.numbers.limit], 1)
     ]
 
 

@@ -9,7 +9,7 @@ from streammem.core import forest
 from streammem.core.events import native_id
 from streammem.core.retrieval import prior, supplement
 from streammem.core.retrieval.assemble import Candidate
-from streammem.flows.seeding import NODES, Findings
+from streammem.flows.seeding import Findings
 from streammem.flows.sight import Desk, shown_summaries
 from streammem.ports import NodeSearch, Span, Vectors, Visible
 from streammem.records import Found, NodeId, Summary
@@ -39,7 +39,7 @@ def _way(uid: str, node: str, rank: int, score: float, found: Findings) -> Found
 async def _open_nodes(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> dict[str, str]:
     """The leaves that the best nodes open, each with the node it came from."""
     searches = [
-        NodeSearch(view, roots_only=False, limit=NODES, trees=tuple(r.tree for r in routes))
+        NodeSearch(view, roots_only=False, limit=3 * desk.numbers.paths, trees=tuple(r.tree for r in routes))
         for view, routes in found.routes.items()
         if routes
     ]

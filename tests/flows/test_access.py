@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from streammem import open_memory
 from streammem.backends import memory_vectors
+from streammem.backends.memory_vectors import MemoryIndex
 from streammem.core import summaries
 from streammem.core.directory import Directory
 from streammem.core.events import micros
@@ -104,7 +105,7 @@ def staged(script: list[Any]) -> list[list[Event]]:
         elif step == "member":
             stages[-1].append(member(details[0], details[1], minute, present=details[2]))
         elif step == "say":
-            told.append(_saying(minute, told, *details))
+            told.append(_saying(minute, told, details))
             stages[-1].append(told[-1])
         elif told and step == "edit":
             stages[-1].append(edited(told[details[0] % len(told)], details[1], minute))
@@ -113,17 +114,15 @@ def staged(script: list[Any]) -> list[list[Event]]:
     return stages
 
 
-def _saying(
-    minute: int, told: list[MessageEvent], channel: str, user: str, text: str, back: int | None, named: str | None,
-    late: int,
-) -> MessageEvent:  # fmt: skip
+def _saying(minute: int, told: list[MessageEvent], details: Any) -> MessageEvent:
+    channel, user, text, back, named, late = details
     here = [m for m in told if m.channel.id == channel]
     target = here[-back].id if back and back <= len(here) else None
     mentions = (named,) if named else ()
+    when = minute - 1.5 * late
     return said(
-        str(minute), f"{text} {minute}", user=user, channel=channel, reply_to=target, mentions=mentions,
-        minute=minute - 1.5 * late,
-    )  # fmt: skip
+        str(minute), f"{text} {minute}", user=user, channel=channel, reply_to=target, mentions=mentions, minute=when
+    )
 
 
 def readable(stages: list[list[Event]], asker: str | None) -> frozenset[str]:
@@ -242,20 +241,16 @@ def counts_everything(patch: pytest.MonkeyPatch) -> None:
 
 def weighs_words_everywhere(patch: pytest.MonkeyPatch) -> None:
     """How rare a word is is counted over all messages."""
-    lexical = memory_vectors._lexical
+    find = MemoryIndex.find_messages
 
-    def everywhere(rows: Any, corpus: Any, terms: Any) -> Any:
-        return lexical(rows, list(every), terms)
+    async def find_messages(self: Any, vector: Any, lexical: str, limit: int, visible: Any) -> Any:
+        dense, _ = await find(self, vector, lexical, limit, visible)
+        rows = list(self._rows.values())
+        seen = [row for row in rows if memory_vectors._stands(row, visible)]
+        terms = self._bm25.embed_query(memory_vectors.words(lexical)).indices
+        return dense, memory_vectors._best(memory_vectors._lexical(seen, rows, terms), limit)
 
-    every: list[Any] = []
-    upsert = memory_vectors.MemoryIndex._row
-
-    def noting(self: Any, point: Any) -> Any:
-        every.append(upsert(self, point))
-        return every[-1]
-
-    patch.setattr(memory_vectors.MemoryIndex, "_row", noting)
-    patch.setattr(memory_vectors, "_lexical", everywhere)
+    patch.setattr(MemoryIndex, "find_messages", find_messages)
 
 
 FAULTS = [
@@ -269,7 +264,9 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_a_planted_leak_is_caught(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_planted_leak_is_caught(
+    fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     fault(monkeypatch)
     with pytest.raises(AssertionError):
         await interference(crowd(6), 2, NARROW)
@@ -282,11 +279,11 @@ def channels_of(answer: Answer) -> set[str]:
     return {e.channel for e in answer.evidence}
 
 
-async def told() -> World:
+async def told(channels: str = "cdpqz") -> World:
     """Something about DOC-1 in each channel."""
     world = World()
-    talk = [said(str(i), f"DOC-1 said in {c}", user="bo", channel=c) for i, c in enumerate(CHANNELS, 1)]
-    await world.tell([*BEGIN, *talk, said("9", "DOC-1 said in z", user="cy", channel="z")])
+    talk = [said(str(i), f"DOC-1 said in {c}", user="bo", channel=c) for i, c in enumerate("cdpqz", 1) if c in channels]
+    await world.tell([*BEGIN, *talk])
     return world
 
 
@@ -370,13 +367,12 @@ async def test_visible_means_visible_now_also_for_questions_about_the_past() -> 
 
 
 async def test_a_member_who_left_no_longer_sees_anything_of_the_channel() -> None:
-    world = await told()
-    before = await world.ask("DOC-1", asker="bo")
-    assert "p" in channels_of(before)
+    world, part = await told(), await told("cd")
+    assert "p" in channels_of(await world.ask("DOC-1", asker="bo"))
     await world.tell([member("p", "bo", 5, present=False)])
     after = await world.ask("DOC-1", asker="bo")
     assert channels_of(after) == {"c", "d"}
-    assert comparable(after) == msgspec.structs.replace(comparable(await world.ask("DOC-1", asker="ana")), asker="bo")
+    assert comparable(after) == comparable(await part.ask("DOC-1", asker="bo"))
     assert channels_of(await world.ask("DOC-1", asker="bo", as_of=micros(at(4)))) == {"c", "d"}
 
 

@@ -120,10 +120,6 @@ async def test_nothing_is_encoded_twice() -> None:
 EFFECTS = ("upsert", "lower", "flush")
 
 
-class Crash(Exception):
-    """What a kill looks like from inside."""
-
-
 class Fragile(MemoryIndex):
     """Fails at the nth effect, before or after it, and loses what was not flushed by then."""
 
@@ -152,7 +148,7 @@ class Fragile(MemoryIndex):
         self._rows = dict(self._durable[0])
         for key, until in self._durable[1].items():
             self._rows[key].until = until
-        raise Crash
+        raise InterruptedError
 
 
 @settings(deadline=None, max_examples=60)
@@ -165,7 +161,7 @@ def test_a_crash_at_any_effect_and_a_restart_give_the_same_index(
         await ingest(history, world.log)
         try:
             await world.catch_up(batch)
-        except Crash:
+        except InterruptedError:
             await world.catch_up(batch)
         assert held(world.index) == wanted(history)
         assert await world.store.applied(APPLIED) == await world.log.end()
@@ -179,7 +175,7 @@ async def test_a_crash_before_the_offset_is_made_good_by_the_next_run() -> None:
 
         async def advance(self, name: str, position: int) -> None:
             if name == APPLIED and self.stopping:
-                raise Crash
+                raise InterruptedError
             await super().advance(name, position)
 
     store, points, log = Stops(), MemoryIndex(64), MemoryLog()
@@ -188,7 +184,7 @@ async def test_a_crash_before_the_offset_is_made_good_by_the_next_run() -> None:
     await grow(log_entries, store, DEFAULT_RULES)
     try:
         await index(log_entries, store, points, HashingEmbedder(), DEFAULT_RULES)
-    except Crash:
+    except InterruptedError:
         store.stopping = False
     assert await store.applied(APPLIED) == 0
     await index(log_entries, store, points, HashingEmbedder(), DEFAULT_RULES)

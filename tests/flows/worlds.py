@@ -63,9 +63,7 @@ class World:
 
     async def catch_up(self, batch: int = 500) -> None:
         """Structure, then vectors, from where they were."""
-        await replay(
-            self.log, self.store, DEFAULT_RULES, after=await self.store.applied(STRUCTURED), batch=batch
-        )
+        await replay(self.log, self.store, DEFAULT_RULES, after=await self.store.applied(STRUCTURED), batch=batch)
         while entries := await self.log.read(await self.store.applied(INDEXED), batch):
             await index(entries, self.store, self.index, self.embedder, DEFAULT_RULES)
 

@@ -107,7 +107,7 @@ class Shares(msgspec.Struct, frozen=True):
     identifiers: dict[str, float]
 
 
-class Voter(msgspec.Struct, frozen=True):
+class Voter(msgspec.Struct, gc=False, frozen=True):
     """A message by what it votes for."""
 
     channel: str

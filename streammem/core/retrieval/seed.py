@@ -11,7 +11,7 @@ from streammem.core.numbers import Retrieval
 from streammem.records import Found
 
 
-class Seed(msgspec.Struct, frozen=True):
+class Seed(msgspec.Struct, gc=False, frozen=True):
     """A message that a search found. Ranks count from 1, 0 is unranked; `lexical` and `dense` are raw scores."""
 
     uid: str

@@ -34,7 +34,7 @@ def one_per_path(hits: Iterable[tuple[NodeId, float]], k: int, paths: int) -> li
     return kept
 
 
-class Member(msgspec.Struct, frozen=True):
+class Member(msgspec.Struct, gc=False, frozen=True):
     """A message in the pool and where it stands: `rank` is its rank in its channel."""
 
     version: Version
@@ -51,7 +51,7 @@ def topic(version: Version) -> str:
     return version.thread or version.reply_to
 
 
-class Pull(msgspec.Struct, frozen=True):
+class Pull(msgspec.Struct, gc=False, frozen=True):
     """How strongly `anchor` pulls `uid` up, and along what."""
 
     uid: str
