@@ -54,6 +54,9 @@ def as_of(versions: Iterable[Version], moment: int | None) -> Version | None:
     A message that is deleted *now* never returns, for past moments too (design §9).
     """
     versions = tuple(versions)
+    if len(versions) == 1:  # nearly always
+        (only,) = versions
+        return None if only.deleted or (moment is not None and moment < only.since) else only
     if not versions or (last := winner(versions)).deleted:
         return None
     if moment is None:

@@ -80,8 +80,8 @@ async def _write(
         points.append(NodePoint(summary, summaries.audience_of(summary.channels[0], public=shared)))
     await bench.index.drop_nodes(dropped)  # 1. what can be found
     await bench.index.keep_nodes(points)
-    if points:
-        await bench.index.flush()  # 2. durable, before anything says that it is there
+    if points or dropped:
+        await bench.index.flush()  # 2. durable, before the store says the same
     await bench.store.drop(dropped)  # 3. what is shown
     await bench.store.keep(written)
 

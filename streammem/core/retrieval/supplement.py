@@ -67,17 +67,18 @@ def pulls(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
 
 def _channel_pulls(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
     """Channel neighbours under the same topic: nearer in rank and in time pull more."""
-    places = {(m.version.channel, m.rank): uid for uid, m in pool.items()}
+    places = {(m.version.channel, m.rank): m for m in pool.values()}
     found = []
-    for uid, member in pool.items():
+    for member in pool.values():
+        version, under = member.version, topic(member.version)
         for distance, strength in enumerate(_NEAR, 1):
-            for rank in (member.rank - distance, member.rank + distance):
-                other = pool.get(places.get((member.version.channel, rank), ""))
-                if other is None or topic(other.version) != topic(member.version):
-                    continue
-                gap = abs(other.version.ts - member.version.ts) / 1e6
-                weight = strength * math.exp(-gap / numbers.context_seconds)
-                found.append(Pull(uid, other.version.uid, weight, "channel"))
+            after = places.get((version.channel, member.rank + distance))
+            if after is None or topic(after.version) != under:
+                continue
+            gap = abs(after.version.ts - version.ts) / 1e6
+            weight = strength * math.exp(-gap / numbers.context_seconds)
+            found.append(Pull(version.uid, after.version.uid, weight, "channel"))
+            found.append(Pull(after.version.uid, version.uid, weight, "channel"))
     return found
 
 
