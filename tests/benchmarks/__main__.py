@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks`: how fast streammem is on one set of messages. Figures only, nothing passes or fails.
 
-STREAMMEM_BENCH names a folder with messages.jsonl(.gz) and, for `ask`, questions.jsonl(.gz). Every part runs in a
+STREAMMEM_BENCH names a folder with messages.jsonl(.gz) and, for `ask`, questions.jsonl(.gz), or one above lean_dev. Every part runs in a
 process of its own, so that opening is cold and peak memory is its own. CPU seconds stand beside wall seconds: on a
 machine with other work only the first mean something.
 """
@@ -23,14 +23,14 @@ PARTS = ("structure", "import", "ask")
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print. Without data it says so and all is well."""
     options = _options(arguments)
-    folder = os.environ.get("STREAMMEM_BENCH", "")
-    if not folder or not Path(folder).is_dir():
+    folder = _data(os.environ.get("STREAMMEM_BENCH", ""))
+    if folder is None:
         sys.stdout.write("skipped: STREAMMEM_BENCH names no folder with messages.jsonl\n")
         return 0
     if options.inside:
         from tests.benchmarks import parts  # noqa: PLC0415 - its imports are part of what `ask` measures
 
-        sys.stdout.write(json.dumps(parts.run(options.inside, Path(folder), options)) + "\n")
+        sys.stdout.write(json.dumps(parts.run(options.inside, folder, options)) + "\n")
         return 0
     load = os.getloadavg()[0]
     with nullcontext(options.memory) if options.memory else tempfile.TemporaryDirectory(prefix="bench-") as place:
@@ -38,6 +38,14 @@ def main(arguments: list[str] | None = None) -> int:
     figures["machine"] = {"cores": os.cpu_count(), "load_before": round(load, 2), "load_after": _load()}
     sys.stdout.write(json.dumps(figures, indent=1) + "\n" if options.json else _told(figures))
     return 0
+
+
+def _data(named: str) -> Path | None:
+    """The folder with the messages: the one that is named, or lean_dev in it."""
+    for folder in (Path(named), Path(named) / "lean_dev") if named else ():
+        if any((folder / name).is_file() for name in ("messages.jsonl", "messages.jsonl.gz")):
+            return folder
+    return None
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
