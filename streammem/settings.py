@@ -39,7 +39,8 @@ class Settings(BaseSettings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     batch: int = Field(500, ge=1, description="Events appended to the log at a time.")
-    pool: int = Field(2048, ge=1, description="Messages embedded at a time, sorted by length before they are batched.")
+    wait: float = Field(5.0, ge=0, description="Seconds to wait for another process that holds the memory.")
+    pool: int = Field(1024, ge=1, description="Messages embedded at a time, sorted by length before they are batched.")
 
 
 def load() -> Settings:

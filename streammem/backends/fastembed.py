@@ -5,6 +5,7 @@ fastembed and onnxruntime take a second to import, so both wait for the first te
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
@@ -201,10 +202,15 @@ def _register(fastembed: Any, model: models.Model) -> None:
 
 
 def _fastembed() -> Any:
-    """The library, imported at first use and kept quiet."""
+    """The library, imported at first use and kept quiet: nothing is logged, shown or sent to anybody."""
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # read by onnxruntime when it is imported: else it reports usage
     import_module("loguru").logger.disable("fastembed")
     hub = import_module("huggingface_hub.utils")
     hub.disable_progress_bars()
     hub.logging.set_verbosity_error()
-    import_module("onnxruntime").set_default_logger_severity(3)
+    runtime = import_module("onnxruntime")
+    runtime.disable_telemetry_events()
+    runtime.set_default_logger_severity(3)
     return import_module("fastembed")

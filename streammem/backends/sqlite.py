@@ -87,7 +87,7 @@ def _explained(path: Path, error: sqlite3.DatabaseError) -> Exception:
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return _unwritable(path, error)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        return MemoryFormatError(f"{path} is damaged or not a streammem file ({error}): put back a copy or rebuild it")
+        return MemoryFormatError(f"{path} is damaged or not a streammem file ({error})")
     return error
 
 
@@ -378,7 +378,7 @@ class SqliteStructure(MemoryStructure):
                 self._file.widen()
         except msgspec.MsgspecError as error:
             self._file.close()
-            raise MemoryFormatError(f"{path} cannot be read ({error}): rebuild it from the log") from error
+            raise MemoryFormatError(f"{path} cannot be read ({error})") from error
         except BaseException:
             self._file.close()
             raise

@@ -78,7 +78,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
         as_of=query.as_of,
         evidence=tuple(_evidence(sight[uid], ways, directory) for uid, ways in chosen.found.items()),
         headers=tuple(shown),
-        tokens=chosen.tokens + sum(cost for header, cost in room if header in shown),
+        tokens=chosen.tokens + sum(cost for header, cost in dict(room).items() if header in shown),
         abstained=abstained,
         timings_ms=watch.total(),
         hidden_channels=_hidden(query, directory),

@@ -51,7 +51,7 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
     ends = list(dict.fromkeys(b.target for some in links for b in some))
     await sight.see(ends)
     await sight.weigh(ends)
-    stands = dict(zip(ends, await desk.store.placements(ends), strict=True))
+    stands = await sight.stands(ends)
     trees = {tree for uid in pool for tree in found.hosts().get(uid, ())}
     followed = [
         bridge

@@ -74,7 +74,7 @@ async def routed(found: Findings, visible: Visible, vector: Vectors, desk: Desk)
     await _admit([s.uid for s in found.seeds], found, desk)
     first = _plain(found, desk, visible.moment)
     best = prior.ordered(first)[: desk.numbers.context_anchors]
-    found.stands = dict(zip(best, await desk.store.placements(best), strict=True))
+    found.stands = await found.sight.stands(best)
     trees = [[(forest.tree_of(node.sequence), score) for node, score in some] for some in scored]
     voters = [s for s in found.seeds if s.uid in found.stands]
     signals = {

@@ -7,13 +7,14 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from streammem.core import registers, summaries
+from streammem.core import registers, routing, summaries
 from streammem.core.directory import Directory, fold
 from streammem.core.events import channel_of
+from streammem.core.events import uid as uid_of
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
-from streammem.ports import Embedder, Span, StructureStore, VectorIndex, Vectors, Visible
+from streammem.ports import Embedder, Span, Stand, StructureStore, VectorIndex, Vectors, Visible
 from streammem.records import Leaf, NodeId, Query, Sequence, Summary, Version
 
 
@@ -32,7 +33,12 @@ class Desk(msgspec.Struct, frozen=True):
 async def resolve(query: Query, desk: Desk) -> Query:
     """Turn names into ids. An asker nobody knows is an error: guessing would decide access."""
     asker = await _asker(query, desk) if query.asker else None
-    channels = tuple(_channel(name, desk.directory) for name in query.channels)
+    readable = {
+        c for c in desk.directory.channels if query.everything or desk.directory.visible(c, asker)
+    }  # the name of a channel that the asker does not read is not confirmed either
+    channels = tuple(_channel(name, desk.directory, readable) for name in query.channels)
+    if query.since is not None and query.until is not None and query.since > query.until:
+        raise QueryError("the question's `since` is later than its `until`: nothing can lie between them")
     return msgspec.structs.replace(query, asker=asker, channels=channels)
 
 
@@ -50,15 +56,15 @@ async def _asker(query: Query, desk: Desk) -> str:
     raise QueryError(f"no user {name!r} in this memory: name a user by id, name or alias")
 
 
-def _channel(name: str, directory: Directory) -> str:
-    if name in directory.channels:
+def _channel(name: str, directory: Directory, readable: set[str]) -> str:
+    if name in readable:
         return name
-    known = directory.channel_names.get(fold(name), frozenset())
+    known = directory.channel_names.get(fold(name), frozenset()) & readable
     if len(known) == 1:
         return next(iter(known))
     if known:
         raise QueryError(f"{name!r} is the name of {len(known)} channels: name one of {', '.join(sorted(known))}")
-    raise QueryError(f"no channel {name!r} in this memory: name a channel by id or name")
+    raise QueryError(f"no channel {name!r} that you can read in this memory: name a channel by id or name")
 
 
 def visible_to(query: Query, directory: Directory) -> Visible:
@@ -75,9 +81,15 @@ def visible_to(query: Query, directory: Directory) -> Visible:
         audiences=audiences,
         moment=query.as_of,
         since=query.since,
-        until=query.until,
-        exclude=frozenset(query.exclude),
+        until=None if query.until is None else query.until + 1,  # a question's last moment counts, a search's does not
+        exclude=_excluded(query, directory.channels if channels is None else channels),
     )
+
+
+def _excluded(query: Query, channels: Iterable[str]) -> frozenset[str]:
+    """The names as they were given, and the uids that they may be ids of."""
+    uids = (uid_of(query.workspace, channel, name) for channel in channels for name in query.exclude)
+    return frozenset((*query.exclude, *uids))
 
 
 class Sight:
@@ -120,6 +132,19 @@ class Sight:
             ):
                 return [left[max(0, len(left) - before) :] + right[:after] for left, right in sides]
             wide *= 4
+
+    async def stands(self, uids: Many[str]) -> dict[str, tuple[Stand, ...]]:
+        """Where each message that was looked at has a live leaf: where it belongs by what the asker sees of it."""
+        await self.see(t for uid in uids if (v := self.get(uid)) is not None for t in routing.targets_of(v))
+        found = zip(uids, await self._desk.store.placements(uids), strict=True)
+        return {uid: tuple(s for s in some if self._stands(uid, s.sequence)) for uid, some in found}
+
+    def _stands(self, uid: str, sequence: Sequence) -> bool:
+        version = self.get(uid)
+        if version is None:
+            return False
+        answered = {t: (v,) for t in routing.targets_of(version) if (v := self.get(t)) is not None}
+        return routing.belongs(sequence, version, answered)
 
     def _visible(self, leaves: Iterable[Leaf]) -> list[Version]:
         return [version for leaf in leaves if (version := self.get(leaf.uid)) is not None]

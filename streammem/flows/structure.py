@@ -9,7 +9,8 @@ from streammem.core import events as canonical
 from streammem.core import forest, routing
 from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
-from streammem.ports import Span, StructureStore
+from streammem.core.registers import fact_order
+from streammem.ports import Fact, Span, StructureStore
 from streammem.records import ChannelEvent, Entry, Event, Leaf, LogEntry, MessageEvent, Sequence, Version
 
 APPLIED = "structure"
@@ -40,13 +41,16 @@ async def grow(entries: Many[LogEntry], store: StructureStore, rules: Rules) -> 
     await store.enter(own)  # 2. leaves of its own
     await store.link(routing.answerings_of(versions))  # 3. who answers whom
     inherited = await _complete_threads(versions, store)  # 4. leaves that threads add
-    repealed = await _learn(events, store)  # 5. people and channels
+    facts = canonical.facts_of(events)
+    repealed = await _repealed(facts, events, store)
+    await store.mark_due(repealed)  # 5. what turns private or public: once it is learned, nobody can tell any more
+    await store.learn(facts)  # 6. people and channels
     changed = await _changed(versions, store)
-    await store.redact([*changed, *_skeleton_marks(changed)])  # 6. hide what summaries say of changed leaves
+    await store.redact([*changed, *_skeleton_marks(changed)])  # 7. hide what summaries say of changed leaves
     marks = [(e.sequence, e.leaf) for e in (*own, *inherited)]
-    await store.mark_due([*marks, *changed, *repealed])  # 7.
+    await store.mark_due([*marks, *changed, *repealed])  # 8.
     if entries:
-        await store.advance(APPLIED, entries[-1].position)  # 8. last: the offset
+        await store.advance(APPLIED, entries[-1].position)  # 9. last: the offset
 
 
 async def _complete_threads(versions: Many[Version], store: StructureStore) -> list[Entry]:
@@ -92,23 +96,29 @@ async def _leaves_of(uids: Many[str], store: StructureStore) -> list[Mark]:
     ]
 
 
-async def _learn(events: Iterable[Event], store: StructureStore) -> list[Mark]:
-    """Learn directory facts; return the leaves whose audience they may have changed.
+async def _repealed(facts: Iterable[Fact], events: Iterable[Event], store: StructureStore) -> list[Mark]:
+    """The leaves whose audience these facts may change.
 
     A stated channel is looked at on every delivery. A hint in passing is looked at only when it turns the channel.
     """
-    facts = canonical.facts_of(events)
-    touched = {(f.workspace, f.id) for f in facts if isinstance(f, ChannelEvent)}
-    stated = {(f.workspace, f.id) for f in events if isinstance(f, ChannelEvent)}
-    workspaces = sorted({workspace for workspace, _ in touched})
-    before = {w: Directory(await store.facts(w)) for w in workspaces}
-    await store.learn(facts)
-    after = {w: Directory(await store.facts(w)) for w in workspaces}
-    turned = [(w, c) for w, c in sorted(touched) if before[w].is_public(c) != after[w].is_public(c)]
+    touched = [f for f in facts if isinstance(f, ChannelEvent)]
+    looked_at = {(f.workspace, f.id) for f in events if isinstance(f, ChannelEvent)}
+    for workspace in sorted({f.workspace for f in touched}):
+        before = {f.id: f for f in await store.facts(workspace) if isinstance(f, ChannelEvent)}
+        after = dict(before)
+        for fact in touched:
+            if fact.workspace == workspace and (fact.id not in after or _rank(fact) > _rank(after[fact.id])):
+                after[fact.id] = fact
+        was, will_be = Directory(before.values()), Directory(after.values())
+        looked_at.update((workspace, c) for c in after if was.is_public(c) != will_be.is_public(c))
     marks: list[Mark] = []
-    for workspace, channel in sorted({*turned, *stated}):
+    for workspace, channel in sorted(looked_at):
         marks.extend(await _leaves_in(routing.channel_sequence(workspace, channel), store))
     return marks
+
+
+def _rank(fact: ChannelEvent) -> tuple[str, bool, str]:
+    return fact_order(fact, canonical.content_hash(fact))
 
 
 async def _leaves_in(channel: Sequence, store: StructureStore) -> list[Mark]:

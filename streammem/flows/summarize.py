@@ -39,14 +39,15 @@ class Bench(msgspec.Struct, frozen=True):
 
 
 class _Draft(msgspec.Struct):
-    """The nodes of one sequence in the making."""
+    """The nodes of one sequence in the making: said anew, still as they were, and with nothing live under them."""
 
-    written: list[Summary]
-    dropped: list[NodeId]
-    current: int = 0
+    written: list[Summary] = []
+    current: list[Summary] = []
+    empty: list[NodeId] = []
+    dropped: int = 0
 
 
-async def summarize(bench: Bench, limit: int = 256, progress: Callable[[int], None] | None = None) -> Summarized:
+async def summarize(bench: Bench, limit: int = 1024, progress: Callable[[int], None] | None = None) -> Summarized:
     """Summarise until nothing is due. Running it again finds everything current."""
     total = Summarized()
     while batch := await bench.store.due(limit):
@@ -59,30 +60,30 @@ async def summarize(bench: Bench, limit: int = 256, progress: Callable[[int], No
 async def _round(batch: Many[Due], bench: Bench) -> Summarized:
     directories = {w: Directory(await bench.store.facts(w)) for w in {d.sequence.workspace for d in batch}}
     drafts = [await _sequence(due, bench, directories[due.sequence.workspace]) for due in batch]
-    await _write([s for d in drafts for s in d.written], [n for d in drafts for n in d.dropped], bench, directories)
+    await _write(drafts, bench, directories)
     actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
     uppers = [await _skeleton(actor, bench, directories[actor.workspace]) for actor in actors]
-    await _write([s for u in uppers for s in u.written], [n for u in uppers for n in u.dropped], bench, directories)
+    await _write(uppers, bench, directories)
+    await bench.index.flush()  # what can be found is durable before the marks go
     await bench.store.settle(batch)
     made = [*drafts, *uppers]
     return Summarized(
-        sum(len(d.written) for d in made), sum(d.current for d in made), sum(len(d.dropped) for d in made)
+        sum(len(d.written) for d in made), sum(len(d.current) for d in made), sum(d.dropped for d in made)
     )
 
 
-async def _write(
-    written: Many[Summary], dropped: Many[NodeId], bench: Bench, directories: dict[str, Directory]
-) -> None:
+async def _write(drafts: Many[_Draft], bench: Bench, directories: dict[str, Directory]) -> None:
+    """To the store what changed, to the index everything: it may have lost what the store still has."""
+    written = [s for d in drafts for s in d.written]
+    empty = [n for d in drafts for n in d.empty]
     points = []
-    for summary in written:
+    for summary in (*written, *(s for d in drafts for s in d.current)):
         workspace = summary.node.sequence.workspace
         shared = all(directories[workspace].is_public(c) for c in summary.channels)
         points.append(NodePoint(summary, summaries.audience_of(summary.channels[0], public=shared)))
-    await bench.index.drop_nodes(dropped)  # 1. what can be found
+    await bench.index.drop_nodes(empty)
     await bench.index.keep_nodes(points)
-    if points or dropped:
-        await bench.index.flush()  # 2. durable, before the store says the same
-    await bench.store.drop(dropped)  # 3. what is shown
+    await bench.store.drop(empty)
     await bench.store.keep(written)
 
 
@@ -117,7 +118,7 @@ async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
     due_now = await _stretch(due, bench, directory)
     start, size = due_now.start, due_now.size
     sources = await _live(sequence, [leaf.uid for leaf in due_now.leaves], bench, directory)
-    draft = _Draft([], [])
+    draft = _Draft()
     fresh: dict[NodeId, Summary] = {}
     for level, index in forest.nodes_from(start, size, k):
         node = NodeId(sequence, level, index)
@@ -146,10 +147,10 @@ async def _renew(
 ) -> None:
     (stored,) = await bench.store.summaries([node])
     if reading is None:
-        if stored is not None:
-            draft.dropped.append(node)
+        draft.empty.append(node)
+        draft.dropped += stored is not None
     elif stored is not None and summaries.is_current(stored, reading, is_root=is_root, serial=serial):
-        draft.current += 1
+        draft.current.append(stored)
         fresh[node] = stored
     else:
         summary = await _say(reading, bench, is_root=is_root, serial=serial)
@@ -175,16 +176,17 @@ async def _demote(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: B
     levels = range(1, forest.root_level(due_now.size, bench.k))
     old = [NodeId(sequence, level, 0) for level in levels if due_now.start >= bench.k**level]
     for stored in await bench.store.summaries(old):
-        if stored is not None and stored.is_root:
-            draft.written.append(msgspec.structs.replace(stored, is_root=False))
+        if stored is not None:
+            (draft.written if stored.is_root else draft.current).append(msgspec.structs.replace(stored, is_root=False))
 
 
 async def _vacate(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
     """Drop the nodes that stand over nothing any more, because channels that were pooled here are no longer public."""
     now = set(forest.nodes_from(due_now.start, due_now.size, bench.k))
     ever = [n for n in forest.nodes_from(due_now.start, due_now.total, bench.k) if n not in now]
-    stored = await bench.store.summaries([NodeId(sequence, level, index) for level, index in ever])
-    draft.dropped.extend(s.node for s in stored if s is not None)
+    nodes = [NodeId(sequence, level, index) for level, index in ever]
+    draft.empty.extend(nodes)
+    draft.dropped += sum(s is not None for s in await bench.store.summaries(nodes))
 
 
 async def _above(
@@ -207,7 +209,7 @@ async def _reading(node: NodeId, children: Many[Summary], bench: Bench, director
 
 async def _skeleton(actor: Sequence, bench: Bench, directory: Directory) -> _Draft:
     """Renew the fixed nodes above an actor's sequences, from public channels only (design §5, Audience)."""
-    draft = _Draft([], [])
+    draft = _Draft()
     sequences = [
         s for s in await bench.store.sequences(actor.workspace, "actor", actor.tree) if directory.is_public(s.channel)
     ]

@@ -1,6 +1,7 @@
 """`python -m tests.benchmarks`: how fast streammem is on one set of messages. Figures only, nothing passes or fails.
 
-STREAMMEM_BENCH names a folder with messages.jsonl(.gz) and, for `ask`, questions.jsonl(.gz), or one above lean_dev. Every part runs in a
+STREAMMEM_BENCH names a folder with messages.jsonl(.gz) and, for `ask`, questions.jsonl(.gz), or one above
+lean_dev. Every part runs in a
 process of its own, so that opening is cold and peak memory is its own. CPU seconds stand beside wall seconds: on a
 machine with other work only the first mean something.
 """
