@@ -261,11 +261,12 @@ async def test_everything_sees_everything_and_only_when_said() -> None:
     assert answer.hidden_channels == 0
 
 
-async def test_naming_a_channel_gives_no_right_to_it() -> None:
+async def test_naming_a_channel_gives_no_right_to_it_and_does_not_confirm_that_it_exists() -> None:
     world = await told()
-    assert channels_of(await world.ask("DOC-1", asker="bo", channels=("p", "q"))) == {"p"}
-    nothing = await world.ask("DOC-1", channels=("p",))
-    assert (nothing.evidence, nothing.headers, nothing.abstained) == ((), (), True)
+    assert channels_of(await world.ask("DOC-1", asker="bo", channels=("p",))) == {"p"}
+    for asker, name in (("bo", "q"), (None, "p"), ("bo", "never-heard-of")):
+        with pytest.raises(QueryError, match=f"no channel '{name}' that you can read"):
+            await world.ask("DOC-1", asker=asker, channels=(name,))
 
 
 async def test_visible_means_visible_now_also_for_questions_about_the_past() -> None:
