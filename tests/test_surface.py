@@ -72,10 +72,3 @@ def test_imports_point_one_way() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kept" in done.stdout.lower()
-
-
-def test_only_the_settings_read_the_environment() -> None:
-    """Besides where the user's cache is, and what pip is started with."""
-    package = ROOT / "streammem"
-    reads = [path for path in sorted(package.rglob("*.py")) if "os.environ" in path.read_text()]
-    assert [str(path.relative_to(package)) for path in reads] == ["backends/models.py"]

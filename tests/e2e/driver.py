@@ -16,10 +16,10 @@ from typing import Any
 
 import msgspec
 
-from streammem import cli, memory
+from streammem import cli, connectors, memory
 from streammem.backends.qdrant_edge import EdgeIndex
 from streammem.backends.sqlite import SqliteLog, SqliteStructure
-from streammem.cli import opening
+from streammem.cli import app, opening
 from tests.embedding import HashingEmbedder
 
 PARTS = {
@@ -111,8 +111,13 @@ def open_small(path: Path, chosen: Any, *, create: bool = False, rebuild: bool =
     return memory.open_memory(path, chosen, create=create, rebuild=rebuild, embedder=lambda _: HashingEmbedder())
 
 
+READY = (app, connectors)
+"""What commands import when they run is imported before the forks."""
+
+
 def main() -> None:
     opening.open_ = open_small
+    opening.settings()
     for line in sys.stdin:
         sys.stdout.write(msgspec.json.encode(run(msgspec.json.decode(line, type=Task))).decode() + "\n")
         sys.stdout.flush()

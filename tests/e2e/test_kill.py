@@ -31,7 +31,7 @@ from tests.flows.worlds import shape
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "streammem" / "samples" / "harbourlight"
-LAST_DAY = "2026-03-11"
+LAST_DAY = "2026-03-06"
 """The first days of the sample, with edits, replies, reactions and a private channel: forty imports take a minute."""
 
 K = 4

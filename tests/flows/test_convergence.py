@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -42,7 +43,7 @@ def entries(history: Sequence[Event]) -> list[LogEntry]:
 
 def cut(items: Sequence[Any], at: set[int]) -> list[Sequence[Any]]:
     edges = [0, *sorted(i for i in at if 0 < i < len(items)), len(items)]
-    return [items[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [items[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @given(histories(), st.randoms(use_true_random=False), st.sets(st.integers(1, 40)), st.data())
