@@ -109,7 +109,6 @@ class Memory:
                 self._parts.structure, self._parts.index, self._parts.settings.forest.k, self._parts.settings.summary
             )
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
-            await self._parts.index.flush()
             self._behind = False
             return done
 

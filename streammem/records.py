@@ -406,7 +406,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a query returns: verbatim evidence in order of time, headers, and an honest account."""
+    """What a query returns: verbatim evidence, best first, headers, and an honest account."""
 
     question: str
     asker: str | None

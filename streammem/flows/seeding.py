@@ -228,7 +228,7 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
     kept = route.anchors(
         in_order, hosts, [t for t in named if t in selected], desk.numbers.anchors, desk.numbers.view_quota
     )
-    best = {r.tree: f"{r.view}:{r.tree}" for some in found.routes.values() for r in some}
+    best = {(r.view, r.tree): f"{r.view}:{r.tree}" for some in found.routes.values() for r in some}
     return [
         Candidate(
             s.uid,
@@ -240,6 +240,5 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
     ]
 
 
-def _first_route(hosts: set[Tree], best: Mapping[str, str]) -> str:
-    trees = {tree for _, tree in hosts}
-    return next((label for tree, label in best.items() if tree in trees), "")
+def _first_route(hosts: set[Tree], best: Mapping[Tree, str]) -> str:
+    return next((label for tree, label in best.items() if tree in hosts), "")
