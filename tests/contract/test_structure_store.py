@@ -543,23 +543,23 @@ async def test_a_commit_that_fails_keeps_everything_for_the_next(tmp_path):
     store.close()
 
 
-async def test_a_damaged_file_says_that_it_can_be_rebuilt(tmp_path):
+async def test_a_damaged_file_is_named(tmp_path):
     store = SqliteStructure(tmp_path / "s")
     await store.enter([Entry(GENERAL, Leaf(n, f"W/C1/{n}")) for n in range(5000)])
     store.close()
     whole = (tmp_path / "s").read_bytes()
     (tmp_path / "s").write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))
-    with pytest.raises(MemoryFormatError, match="rebuild it"):
+    with pytest.raises(MemoryFormatError, match="is damaged"):
         SqliteStructure(tmp_path / "s")
 
 
-async def test_a_row_that_cannot_be_read_says_that_it_can_be_rebuilt(tmp_path):
+async def test_a_file_with_a_row_that_cannot_be_read_is_named(tmp_path):
     SqliteStructure(tmp_path / "s").close()
     db = sqlite3.connect(tmp_path / "s")
     db.execute("INSERT INTO fact VALUES (x'01', x'c1')")
     db.commit()
     db.close()
-    with pytest.raises(MemoryFormatError, match="rebuild it"):
+    with pytest.raises(MemoryFormatError, match="cannot be read"):
         SqliteStructure(tmp_path / "s")
 
 
