@@ -113,8 +113,7 @@ async def _habits(found: Findings, visible: Visible, desk: Desk) -> Habits:
     own = [
         s for s in known if s.branch == routing.AUTHORED and (visible.channels is None or s.channel in visible.channels)
     ]
-    now = Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
-    counts = await desk.store.ranks([(s, now) for s in own])
+    counts = await desk.store.ranks([(s, _end(visible)) for s in own])
     busiest = sorted(zip(counts, own, strict=True), reverse=True)[:8]
     spans = [Span(s, max(0, n - _HISTORY // 8), n) for n, s in busiest]
     leaves = [leaf for some in await desk.store.leaves(spans) for leaf in some]
@@ -122,6 +121,11 @@ async def _habits(found: Findings, visible: Visible, desk: Desk) -> Habits:
     said = [v for leaf in leaves if (v := found.sight.get(leaf.uid)) is not None]
     threads = frozenset(supplement.topic(v) or v.uid for v in said)
     return Habits({s.channel: n for n, s in zip(counts, own, strict=True) if n}, threads)
+
+
+def _end(visible: Visible) -> Leaf:
+    """A leaf behind all that had been said by the moment asked for."""
+    return Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
 
 
 # ---------------------------------------------------------------------------------------------------- the pool
@@ -159,8 +163,9 @@ async def _gather(found: Findings, first: Mapping[str, float], best: list[str], 
     """Add to the pool what stands around the best seeds and where they vote, then score everything."""
     members = await _members(found, first, best, visible, desk)
     around = await _around(found, best, desk)
-    await found.sight.see([*around, *(uid for uids in members.values() for uid in uids)])
-    await _admit([*around, *(uid for uids in members.values() for uid in uids)], found, desk)
+    joining = [*around, *(uid for uids in members.values() for uid in uids)]
+    await found.sight.see(joining)
+    await _admit(joining, found, desk)
     plain = _plain(found, desk, visible.moment)
     found.pulled = supplement.strongest(supplement.pulls(found.pool, desk.numbers), plain)
     lifted = {
@@ -185,8 +190,7 @@ async def _members(
     votes = route.shares([(voters[uid], first[uid]) for uid in best[: numbers.voters]], {}, found.spec.identifiers)
     names = prior.ordered(votes.identifiers)[: numbers.trees_per_view]
     sequences = [routing.artifact_sequence(visible.workspace, name) for name in names]
-    now = Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
-    ends = await desk.store.ranks([(s, now) for s in sequences])
+    ends = await desk.store.ranks([(s, _end(visible)) for s in sequences])
     near = await found.sight.near(list(zip(sequences, ends, strict=True)), numbers.pool_cap, 0)
     return {name: [v.uid for v in some] for name, some in zip(names, near, strict=True)}
 
@@ -220,7 +224,7 @@ async def _around(found: Findings, best: list[str], desk: Desk) -> list[str]:
 
 def anchored(found: Findings, desk: Desk) -> list[Candidate]:
     """The seeds by their own score, with a few places kept for the trees that the question names."""
-    selected = {(r.view, r.tree) for some in found.routes.values() for r in some}
+    selected = {(r.view, r.tree): f"{r.view}:{r.tree}" for some in found.routes.values() for r in some}
     named = [("actor", u) for u in found.spec.users] + [("artifact", i) for i in found.spec.identifiers]
     hosts = found.hosts()
     seeds = {s.uid: s for s in found.seeds}
@@ -228,12 +232,11 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
     kept = route.anchors(
         in_order, hosts, [t for t in named if t in selected], desk.numbers.anchors, desk.numbers.view_quota
     )
-    best = {(r.view, r.tree): f"{r.view}:{r.tree}" for some in found.routes.values() for r in some}
     return [
         Candidate(
             s.uid,
             msgspec.structs.replace(
-                s.found, rank=i, path=_first_route(hosts.get(s.uid, set()), best), score=round(found.flat[s.uid], 4)
+                s.found, rank=i, path=_first_route(hosts.get(s.uid, set()), selected), score=round(found.flat[s.uid], 4)
             ),
         )
         for i, s in enumerate(kept[: 3 * desk.numbers.limit], 1)
