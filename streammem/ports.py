@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from streammem.records import (
     Answering,
+    Beat,
     DirectoryEvent,
     Due,
     Entry,
@@ -23,6 +24,7 @@ from streammem.records import (
     Leaf,
     LogEntry,
     NodeId,
+    Position,
     ReactionEvent,
     Redaction,
     Sequence,
@@ -35,11 +37,14 @@ Fact = DirectoryEvent | ReactionEvent
 
 
 class Appended(msgspec.Struct, frozen=True):
-    """What an append did. `position` is the log's end; everything up to it is durable."""
+    """What an append did. `position` is where these entries end in the log; everything up to it is durable.
+
+    A log that does not know what it holds (Kafka) accepts everything and leaves repeated keys to its readers.
+    """
 
     accepted: int
     duplicates: int
-    position: int
+    position: Position
 
 
 class LogWriter(Protocol):
@@ -50,13 +55,16 @@ class LogWriter(Protocol):
 
 
 class LogReader(Protocol):
-    """Reads the log in order of position."""
+    """Reads the log, each partition in order of position."""
 
-    async def read(self, after: int, limit: int) -> list[LogEntry]:
-        """Up to `limit` entries with a position greater than `after`."""
+    async def read(self, after: Position, limit: int) -> list[LogEntry]:
+        """Up to `limit` entries that lie after this position; none only at the end of every partition.
 
-    async def end(self) -> int:
-        """The position of the last entry; 0 for an empty log."""
+        A partition that `after` does not name is read from its start.
+        """
+
+    async def end(self) -> Position:
+        """The position of the last entry of each partition; empty partitions are left out."""
 
 
 class Span(msgspec.Struct, gc=False, frozen=True):
@@ -135,11 +143,20 @@ class StructureStore(Protocol):
         """The reactions that stand (present or not) on a message, sorted."""
 
     # ---- summarising
-    async def due(self, limit: int) -> list[Due]:
-        """Up to `limit` due sequences, oldest mark first."""
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
+        """Up to `limit` due sequences that nobody holds at `now` (seconds, any clock that all callers share).
 
-    async def settle(self, due: Many[Due]) -> None:
-        """Clear marks whose generation is still the one given."""
+        Oldest mark first. With a `lease` they are held for that many seconds: nobody else is given them until then.
+        """
+
+    async def hold(self, due: Many[Due], until: float) -> None:
+        """Let these due sequences, if their generation is still the one given, rest until then."""
+
+    async def settle(self, due: Many[Due]) -> list[Due]:
+        """Clear marks whose generation is still the one given; return those that somebody else had cleared before.
+
+        A newer mark stays and is held by nobody any more.
+        """
 
     async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
         """The redactions of each sequence, one for each leaf (its newest serial), by leaf."""
@@ -160,11 +177,11 @@ class StructureStore(Protocol):
         """Keep texts by cache key for ever, across rebuilds."""
 
     # ---- offsets and the whole
-    async def applied(self, name: str) -> int:
+    async def applied(self, name: str) -> Position:
         """The log position up to which the effects named `name` are in the store."""
 
-    async def advance(self, name: str, position: int) -> None:
-        """Record progress. Call it last, after the effects."""
+    async def advance(self, name: str, position: Position) -> None:
+        """Record progress in these partitions: in each the greater stands. Call it last, after the effects."""
 
     def everything(self) -> AsyncIterator[tuple[str, bytes]]:
         """Canonical (name, content) rows of registers, sequences, answers and facts, in any order: for checksums."""
@@ -174,6 +191,16 @@ class StructureStore(Protocol):
 
     async def clear(self) -> None:
         """Forget everything except the cache: before a rebuild."""
+
+
+class Beats(Protocol):
+    """Signs of life of the processes, for `status`."""
+
+    async def beat(self, beat: Beat, seconds: float) -> None:
+        """Say how a role of a process is doing; forgotten after so many seconds unless said again."""
+
+    async def beats(self) -> list[Beat]:
+        """What was said and is not forgotten, sorted by role and process."""
 
 
 class MessagePoint(msgspec.Struct, frozen=True):

@@ -184,12 +184,18 @@ DirectoryEvent = UserEvent | ChannelEvent | MembershipEvent
 Event = MessageEvent | ReactionEvent | UserEvent | ChannelEvent | MembershipEvent
 
 
+Position = dict[int, int]
+"""A place in the log: for each partition the position of the last entry before it. Positions count from 1 (in Kafka:
+the offset plus one), so the empty position lies before everything. Lines of text write it `0:17,1:3` (core.positions)."""
+
+
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A validated event in the log. `key` names the fact (uid/version/content hash), `position` its place."""
 
     position: int
     key: str
     event: Event
+    partition: int = 0
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -343,11 +349,22 @@ class Summary(msgspec.Struct, gc=False, frozen=True, array_like=True):
 # ----------------------------------------------------------------------------------------------- the query
 
 
+class Awaited(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What must be findable before a question is answered (read your writes).
+
+    `log` is a place in the log. `inputs` are places in input topics, by short name (`messages`, `directory`): what a
+    producer knows of its own events before they are in the log.
+    """
+
+    log: Position = {}
+    inputs: dict[str, Position] = {}
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to the memory. `asker` is a claim that only trusted callers may make.
 
     No asker sees public channels only; `everything` (explicit) lifts the filter. `as_of`, `since`, `until` in µs.
-    `exclude` names messages, by id or uid, that must not be found.
+    `exclude` names messages, by id or uid, that must not be found. `wait_for` names what must have been taken in first.
     """
 
     text: str
@@ -361,6 +378,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exclude: tuple[str, ...] = ()
     limit: int | None = None
     budget: int | None = None
+    wait_for: Awaited | None = None
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -406,7 +424,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a query returns: verbatim evidence, best first, headers, and an honest account."""
+    """What a query returns: verbatim evidence, best first, headers, and an honest account.
+
+    `position` says up to which place of the log the structure and the index had come. `error` is one line that says
+    why there is no answer: then there is no evidence either.
+    """
 
     question: str
     asker: str | None
@@ -418,4 +440,45 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timings_ms: dict[str, float]
     hidden_channels: int = 0
     notes: tuple[str, ...] = ()
-    position: dict[str, int] = {}
+    position: dict[str, Position] = {}
+    error: str | None = None
+
+
+# ------------------------------------------------------------------------------------------------ the stream
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that could not be used: why, where it stood, and its beginning.
+
+    `reason` is a short stable code for counts. `key` and `value` are the first KiB of each (base64 in JSON); `size`
+    is the whole value's, None for a null value. `at` is when it was given up, in µs.
+    """
+
+    role: str
+    reason: str
+    detail: str = ""
+    topic: str
+    partition: int
+    offset: int
+    at: int
+    key: bytes | None = None
+    value: bytes | None = None
+    size: int | None = None
+    headers: dict[str, str] = {}
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one role of one process is doing. Times in seconds since 1970, `fresh` in seconds.
+
+    `fresh` is the time from produce to findable of the messages of the last minute: p50, p95 and the longest.
+    """
+
+    role: str
+    process: str
+    at: float
+    started: float
+    handled: int = 0
+    refused: int = 0
+    rate: float = 0.0
+    waiting: str = ""
+    fresh: tuple[float, float, float] | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streammem.core.numbers import Forest, Retrieval, Summarizing
@@ -28,6 +28,69 @@ class EmbeddingSettings(BaseModel):
     threads: int | None = Field(None, ge=1, description="Threads of the model; default: one for each core.")
 
 
+class KafkaSettings(BaseModel):
+    """The Kafka cluster and the topics. All processes of one memory need the same prefix."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bootstrap: str = Field("127.0.0.1:9092", description="Brokers, HOST:PORT,...")
+    prefix: str = Field("", pattern=r"^[a-zA-Z0-9._-]*$", description="Before the name of every topic and group.")
+    partitions: int = Field(
+        6, ge=1, le=1000, description="Of topics that are created: the most processes a role can use."
+    )
+    replication: int = Field(1, ge=1, description="Copies of topics that are created; 3 on a cluster.")
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    username: str | None = None
+    password: SecretStr | None = None
+    ca_file: Path | None = Field(None, description="Certificates to trust; default: the system's.")
+    max_bytes: int = Field(2**20, ge=1024, description="The longest record that is produced, as the brokers allow.")
+
+
+class RedisSettings(BaseModel):
+    """The Redis that holds registers, sequences, placements, bridges and summaries."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: SecretStr = Field(
+        SecretStr("redis://127.0.0.1:6379/0"), description="redis:// or rediss://, may carry a password."
+    )
+    prefix: str = Field("streammem", pattern=r"^[a-zA-Z0-9._-]+$", description="Before the name of every key.")
+    cluster: bool = Field(False, description="Whether the URL names a node of a Redis Cluster.")
+
+
+class VectorSettings(BaseModel):
+    """Where the distributed form keeps vectors: a Qdrant server, or a directory that one process holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = Field(None, description="A Qdrant server; without one, `path` is used.")
+    api_key: SecretStr | None = None
+    prefix: str = Field("streammem", pattern=r"^[a-zA-Z0-9._-]+$", description="Before the name of every collection.")
+    path: Path = Field(
+        Path("vectors"), description="A directory for the index inside the process that indexes and answers."
+    )
+
+
+class WorkerSettings(BaseModel):
+    """How the roles work. Times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    batch: int = Field(500, ge=1, description="Records taken at a time.")
+    within: float = Field(0.2, gt=0, description="A batch that is not full starts after this time.")
+    pool: int = Field(256, ge=1, description="Records that `index` embeds at a time.")
+    patience: float = Field(30.0, gt=0, description="Longest pause between two tries while something is away.")
+    burst: int = Field(
+        100, ge=1, description="Refused records in a row, with none that can be used, that stop a worker."
+    )
+    stop: float = Field(8.0, gt=0, description="Time to end cleanly after SIGTERM.")
+    lease: float = Field(60.0, gt=0, description="A due sequence is held this long by the process that summarises it.")
+    round: float = Field(1.0, ge=0, description="Pause between two looks for due sequences.")
+    queries: int = Field(4, ge=1, description="Questions answered at the same time by one process.")
+    timeout: float = Field(30.0, gt=0, description="A question not answered by then gets an answer that says so.")
+
+
 class Settings(BaseSettings):
     """All settings of one process."""
 
@@ -37,6 +100,10 @@ class Settings(BaseSettings):
     retrieval: Retrieval = Retrieval()
     summary: Summarizing = Summarizing()
     embedding: EmbeddingSettings = EmbeddingSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    redis: RedisSettings = RedisSettings()
+    vectors: VectorSettings = VectorSettings()
+    worker: WorkerSettings = WorkerSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     batch: int = Field(500, ge=1, description="Events appended to the log at a time.")
     wait: float = Field(5.0, ge=0, description="Seconds to wait for another process that holds the memory.")
