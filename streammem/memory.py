@@ -19,6 +19,7 @@ import msgspec
 
 from streammem import settings as configuration
 from streammem import wiring
+from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError
 from streammem.flows.answer import answer
@@ -31,7 +32,7 @@ from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.verify import Verified, replay, verify
 from streammem.ports import Embedder, Vectors
-from streammem.records import Answer, Event, Query
+from streammem.records import Answer, Event, Position, Query
 
 if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
@@ -97,8 +98,11 @@ class Memory:
                 done = await ingest(batch, self._parts.log)
                 await self._structure(progress)
                 yield done
-                if done.position - await self._parts.structure.applied(INDEXED) >= self._parts.settings.pool:
+                if await self._unindexed(done.position) >= self._parts.settings.pool:
                     await self._index(progress)
+
+    async def _unindexed(self, end: Position) -> int:
+        return positions.between(await self._parts.structure.applied(INDEXED), end)
 
     async def settle(self, progress: Progress | None = None) -> Summarized:
         """Catch up with the log: structure, vectors, then every due summary."""
@@ -238,7 +242,8 @@ class Memory:
         """How much is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""
         structure, end = self._parts.structure, await self._parts.log.end()
         placed, embedded = await structure.applied(STRUCTURED), await structure.applied(INDEXED)
-        return {"log": end - placed, "index": end - embedded, "summaries": (await structure.counts())["due"]}
+        left = {"log": positions.between(placed, end), "index": positions.between(embedded, end)}
+        return left | {"summaries": (await structure.counts())["due"]}
 
     async def rebuild(self, progress: Progress | None = None) -> Summarized:
         """Drop everything but the log and build it again: after a change of k, rule table or model, or a fault."""

@@ -23,6 +23,7 @@ from streammem.records import (
     Event,
     Leaf,
     LogEntry,
+    Naming,
     NodeId,
     Position,
     ReactionEvent,
@@ -204,12 +205,13 @@ class Beats(Protocol):
 
 
 class MessagePoint(msgspec.Struct, frozen=True):
-    """A message version to be found: its payload, dense vector and the text for lexical search."""
+    """A message version to be found: its payload, dense vector, the text for lexical search, the names in both."""
 
     version: Version
     until: int
     vector: Vectors
     lexical: str
+    naming: Naming = Naming("", "")
 
 
 class NodePoint(msgspec.Struct, frozen=True):
@@ -265,6 +267,17 @@ class VectorIndex(Protocol):
 
     async def upsert(self, points: Many[MessagePoint]) -> None:
         """Insert points that are not there yet (one for each Version.key); existing ones are left alone."""
+
+    async def replace(self, points: Many[MessagePoint]) -> None:
+        """Put points in the place of those of the same Version.key, which they need not have; `until` only falls."""
+
+    async def misnamed(
+        self, workspace: str, users: Mapping[str, str], channels: Mapping[str, str]
+    ) -> list[tuple[str, Naming]]:
+        """The points of these users or in these channels, by Version.key, whose words follow the directory.
+
+        Only those that were made with another name than the one given here.
+        """
 
     async def lower(self, untils: Mapping[str, int]) -> None:
         """Lower the `until` of versions, by Version.key; never raises one; unknown keys are ignored."""

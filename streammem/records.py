@@ -185,8 +185,8 @@ Event = MessageEvent | ReactionEvent | UserEvent | ChannelEvent | MembershipEven
 
 
 Position = dict[int, int]
-"""A place in the log: for each partition the position of the last entry before it. Positions count from 1 (in Kafka:
-the offset plus one), so the empty position lies before everything. Lines of text write it `0:17,1:3` (core.positions)."""
+"""A place in the log: for each partition the position of the last entry before it. Positions count from 1 (in Kafka
+the offset plus one), so the empty position lies before everything. Text writes it `0:17,1:3` (core.positions)."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -240,6 +240,17 @@ class Version(msgspec.Struct, gc=False, frozen=True, array_like=True):
     def key(self) -> str:
         """Names this version for ever: the identity of its log entry and of its vector point."""
         return f"{self.uid}/{self.number}/{'d' if self.deleted else 'u'}{self.hash}"
+
+
+class Naming(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """The names of speaker and channel that the words of a message in the vector index were made with.
+
+    `follows` says which of the two ("user", "channel") the directory gave: when it says otherwise, the words change.
+    """
+
+    speaker: str
+    room: str
+    follows: tuple[str, ...] = ()
 
 
 class Sequence(msgspec.Struct, gc=False, frozen=True, order=True, array_like=True):

@@ -56,7 +56,7 @@ class RedisSettings(BaseModel):
         SecretStr("redis://127.0.0.1:6379/0"), description="redis:// or rediss://, may carry a password."
     )
     prefix: str = Field("streammem", pattern=r"^[a-zA-Z0-9._-]+$", description="Before the name of every key.")
-    cluster: bool = Field(False, description="Whether the URL names a node of a Redis Cluster.")
+    cluster: bool = Field(default=False, description="Whether the URL names a node of a Redis Cluster.")
 
 
 class VectorSettings(BaseModel):

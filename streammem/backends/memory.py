@@ -23,6 +23,7 @@ from streammem.records import (
     Leaf,
     LogEntry,
     NodeId,
+    Position,
     ReactionEvent,
     Redaction,
     Sequence,
@@ -52,13 +53,14 @@ class MemoryLog(LogWriter, LogReader):
                 self._keys.add(key)
                 self._entries.append(LogEntry(position=len(self._entries) + 1, key=key, event=event))
         accepted = len(self._entries) - before
-        return Appended(accepted=accepted, duplicates=len(events) - accepted, position=len(self._entries))
+        return Appended(accepted=accepted, duplicates=len(events) - accepted, position=await self.end())
 
-    async def read(self, after: int, limit: int) -> list[LogEntry]:
-        return list(islice(self._entries, max(after, 0), max(after, 0) + max(limit, 0)))
+    async def read(self, after: Position, limit: int) -> list[LogEntry]:
+        start = after.get(0, 0)
+        return list(islice(self._entries, start, start + max(limit, 0)))
 
-    async def end(self) -> int:
-        return len(self._entries)
+    async def end(self) -> Position:
+        return {0: len(self._entries)} if self._entries else {}
 
 
 class Run(Generic[Name]):
@@ -166,6 +168,7 @@ class MemoryStructure(StructureStore):
         self._answers: dict[str, Run[str]] = {}
         self._facts: dict[tuple[str, ...], dict[tuple[str, ...], Fact]] = {}
         self._due: dict[Sequence, tuple[int, Due]] = {}  # since when, what; oldest first
+        self._held: dict[Sequence, float] = {}  # until when; gone with the process, as its holder is
         self._redactions: dict[Sequence, dict[Leaf, int]] = {}  # leaf to serial; newest last
         self._workspaces: set[str] = set()  # of leaves and facts
 
@@ -301,15 +304,30 @@ class MemoryStructure(StructureStore):
         return [standing[key] for key in sorted(standing)]  # type: ignore[misc]
 
     # ---- summarising
-    async def due(self, limit: int) -> list[Due]:
-        return [mark for _, mark in islice(self._due.values(), max(limit, 0))]
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
+        free = (mark for _, mark in self._due.values() if self._held.get(mark.sequence, now) <= now)
+        taken = list(islice(free, max(limit, 0)))
+        if lease:
+            self._held.update((mark.sequence, now + lease) for mark in taken)
+        return taken
 
-    async def settle(self, due: Many[Due]) -> None:
+    async def hold(self, due: Many[Due], until: float) -> None:
+        for held in due:
+            _, mark = self._due.get(held.sequence, (0, None))
+            if mark is not None and mark.generation == held.generation:
+                self._held[held.sequence] = until
+
+    async def settle(self, due: Many[Due]) -> list[Due]:
+        gone: list[Due] = []
         for settled in due:
+            self._held.pop(settled.sequence, None)
             _, mark = self._due.get(settled.sequence, (0, None))
-            if mark is not None and mark.generation == settled.generation:
+            if mark is None:
+                gone.append(settled)
+            elif mark.generation == settled.generation:
                 del self._due[settled.sequence]
                 self._remove("due", (settled.sequence,))
+        return gone
 
     async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
         serials = (self._redactions.get(sequence, {}) for sequence in sequences)
@@ -335,12 +353,16 @@ class MemoryStructure(StructureStore):
             self._texts[key] = text
 
     # ---- offsets and the whole
-    async def applied(self, name: str) -> int:
-        return self._numbers.get(f"applied:{name}", 0)
+    async def applied(self, name: str) -> Position:
+        start = f"applied:{name}/"
+        return {int(n.removeprefix(start)): place for n, place in self._numbers.items() if n.startswith(start)}
 
-    async def advance(self, name: str, position: int) -> None:
-        """Never goes back: of two positions the greater stands."""
-        self._set(f"applied:{name}", max(position, await self.applied(name)))
+    async def advance(self, name: str, position: Position) -> None:
+        """Never goes back: of two places in a partition the greater stands."""
+        for partition, place in position.items():
+            number = f"applied:{name}/{partition}"
+            if place > self._numbers.get(number, 0):
+                self._set(number, place)
 
     async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
         for known in list(self._versions.values()):

@@ -12,7 +12,7 @@ import numpy as np
 
 from streammem.backends.lexical import AVERAGE_LENGTH, bm25, words
 from streammem.ports import MessageHit, MessagePoint, NodeHit, NodePoint, NodeSearch, Vectors, Visible
-from streammem.records import FOREVER, NodeId, Version
+from streammem.records import FOREVER, Naming, NodeId, Version
 
 DIGITS = 5
 """Scores are compared after rounding, so that engines whose last bits differ break ties alike: by key."""
@@ -23,6 +23,7 @@ class _Row(msgspec.Struct):
     until: int
     vector: Vectors
     weights: dict[int, float]
+    naming: Naming
 
 
 class MemoryIndex:
@@ -42,7 +43,22 @@ class MemoryIndex:
     def _row(self, point: MessagePoint) -> _Row:
         sparse = self._bm25.embed_document(words(point.lexical))
         weights = dict(zip(sparse.indices, sparse.values, strict=True))
-        return _Row(point.version, point.until, _unit(point.vector), weights)
+        return _Row(point.version, point.until, _unit(point.vector), weights, point.naming)
+
+    async def replace(self, points: Many[MessagePoint]) -> None:
+        for point in points:
+            row, known = self._row(point), self._rows.get(point.version.key)
+            row.until = min(row.until, known.until) if known else row.until
+            self._rows[point.version.key] = row
+
+    async def misnamed(
+        self, workspace: str, users: Mapping[str, str], channels: Mapping[str, str]
+    ) -> list[tuple[str, Naming]]:
+        return [
+            (key, row.naming)
+            for key, row in sorted(self._rows.items())
+            if row.version.workspace == workspace and _is_misnamed(row, users, channels)
+        ]
 
     async def lower(self, untils: Mapping[str, int]) -> None:
         for key, until in untils.items():
@@ -93,6 +109,13 @@ class MemoryIndex:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _is_misnamed(row: _Row, users: Mapping[str, str], channels: Mapping[str, str]) -> bool:
+    naming, version = row.naming, row.version
+    return ("user" in naming.follows and users.get(version.user, naming.speaker) != naming.speaker) or (
+        "channel" in naming.follows and channels.get(version.channel, naming.room) != naming.room
+    )
 
 
 def _unit(vector: Vectors) -> Vectors:

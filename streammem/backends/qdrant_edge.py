@@ -51,9 +51,9 @@ from streammem.backends.lexical import AVERAGE_LENGTH, bm25, words
 from streammem.backends.memory_vectors import DIGITS
 from streammem.errors import MemoryFormatError, MemoryHeldError
 from streammem.ports import MessageHit, MessagePoint, NodeHit, NodePoint, NodeSearch, Vectors, Visible
-from streammem.records import FOREVER, NodeId, Sequence
+from streammem.records import FOREVER, Naming, NodeId, Sequence
 
-FORMAT = 1
+FORMAT = 2
 """Of payload, point ids and lexical weights. Another number means: index again."""
 
 _KEYWORD, _INTEGER = PayloadSchemaType.Keyword, PayloadSchemaType.Integer
@@ -64,6 +64,7 @@ _MESSAGE_INDEXES = {
     "ts": _INTEGER,
     "from": _INTEGER,
     "until": _INTEGER,
+    "called": _KEYWORD,  # who and what the words name as the directory did: found again when it says otherwise
 }
 _NODE_INDEXES = {
     "workspace": _KEYWORD,
@@ -122,6 +123,7 @@ class EdgeIndex:
         self._written: set[EdgeShard] = set()
         self._channels = _seen(self._messages, "channel")
         self._audiences = _seen(self._nodes, "audience")
+        self._called = _seen(self._messages, "called")
 
     def close(self) -> None:
         """Release the directory. Nothing else may be called afterwards."""
@@ -154,8 +156,38 @@ class EdgeIndex:
             return
         for point in first.values():
             self._channels[point.version.workspace][point.version.channel] += 1
+            self._called[point.version.workspace].update(_called(point))
         batch = [self._message_point(point) for point in first.values()]
         self._write(self._messages, UpdateOperation.upsert_points(batch, update_mode=UpdateMode.InsertOnly))
+
+    async def replace(self, points: Many[MessagePoint]) -> None:
+        ids = [_id(point.version.key) for point in points]
+        found: list[Any] = self._messages.retrieve(list(set(ids)), with_payload=["until"], with_vector=False)
+        untils = {record.id: record.payload["until"] for record in found}
+        kept = [
+            msgspec.structs.replace(point, until=min(point.until, untils.get(point_id, FOREVER)))
+            for point, point_id in zip(points, ids, strict=True)
+        ]
+        await self.upsert(kept)  # those that are not there yet, and what is known of all of them
+        if kept:
+            self._write(self._messages, UpdateOperation.upsert_points([self._message_point(point) for point in kept]))
+
+    async def misnamed(
+        self, workspace: str, users: Mapping[str, str], channels: Mapping[str, str]
+    ) -> list[tuple[str, Naming]]:
+        now = {_call("user", user, name) for user, name in users.items()}
+        now |= {_call("channel", channel, name) for channel, name in channels.items()}
+        about = set(map(_entity, now))
+        others = [c for c in self._called.get(workspace, ()) if c not in now and _entity(c) in about]
+        if not others:
+            return []
+        where = Filter(must=[_is("workspace", workspace), FieldCondition("called", match=MatchAny(sorted(others)))])
+        count = self._messages.count(CountRequest(filter=where, exact=True))
+        for call in others if not count else ():
+            del self._called[workspace][call]
+        shown = ["key", "speaker", "room", "called"]
+        points: list[Any] = self._messages.query(QueryRequest(count, filter=where, with_payload=shown)) if count else []
+        return sorted((point.payload["key"], _naming(point.payload)) for point in points)
 
     def _message_point(self, point: MessagePoint) -> Point:
         version = point.version
@@ -169,6 +201,9 @@ class EdgeIndex:
             "identifiers": list(version.identifiers),
             "key": version.key,
             "uid": version.uid,
+            "speaker": point.naming.speaker,
+            "room": point.naming.room,
+            "called": _called(point),
         }
         vectors = {"dense": point.vector.tolist(), "lexical": self._bm25.embed_document(words(point.lexical))}
         return Point(_id(version.key), vectors, payload)
@@ -332,6 +367,29 @@ def _facet(shard: EdgeShard, field: str, only: Filter | None) -> Counter[str]:
 
 
 # ------------------------------------------------------------------------------------------------ searches
+
+
+def _call(entity: str, name: str, called: str) -> str:
+    return msgspec.json.encode([entity, name, called]).decode()
+
+
+def _entity(call: str) -> tuple[str, str]:
+    entity, name, _ = msgspec.json.decode(call, type=tuple[str, str, str])
+    return entity, name
+
+
+def _called(point: MessagePoint) -> list[str]:
+    naming, version = point.naming, point.version
+    calls = {
+        "user": _call("user", version.user, naming.speaker),
+        "channel": _call("channel", version.channel, naming.room),
+    }
+    return [calls[entity] for entity in naming.follows]
+
+
+def _naming(payload: Mapping[str, Any]) -> Naming:
+    follows = tuple(_entity(call)[0] for call in payload["called"])
+    return Naming(payload["speaker"], payload["room"], follows)
 
 
 class _Search(msgspec.Struct, frozen=True):

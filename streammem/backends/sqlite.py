@@ -28,7 +28,7 @@ from streammem.errors import (
     TransientError,
 )
 from streammem.ports import Appended, Fact, LogReader, LogWriter
-from streammem.records import Due, Event, Leaf, LogEntry, Sequence, Summary
+from streammem.records import Due, Event, Leaf, LogEntry, Position, Sequence, Summary
 
 FORMAT = 1
 """The layout of both files (PRAGMA user_version). A break makes it 2."""
@@ -163,10 +163,10 @@ class SqliteLog(LogWriter, LogReader):
             position = self._end()
         return Appended(accepted=accepted, duplicates=len(events) - accepted, position=position)
 
-    async def read(self, after: int, limit: int) -> list[LogEntry]:
+    async def read(self, after: Position, limit: int) -> list[LogEntry]:
         query = "SELECT position, key, event FROM log WHERE position > ? ORDER BY position LIMIT ?"
         with _explaining(self._path):
-            rows = self._db.execute(query, (after, max(limit, 0))).fetchall()
+            rows = self._db.execute(query, (after.get(0, 0), max(limit, 0))).fetchall()
         return [LogEntry(position=position, key=key, event=self._read(position, raw)) for position, key, raw in rows]
 
     def _read(self, position: int, raw: bytes) -> Event:
@@ -175,12 +175,13 @@ class SqliteLog(LogWriter, LogReader):
         except RejectedError as error:
             raise MemoryFormatError(f"{self._path} cannot be read at position {position} ({error})") from error
 
-    async def end(self) -> int:
+    async def end(self) -> Position:
         with _explaining(self._path):
             return self._end()
 
-    def _end(self) -> int:
-        return int(self._db.execute("SELECT coalesce(max(position), 0) FROM log").fetchone()[0])
+    def _end(self) -> Position:
+        (last,) = self._db.execute("SELECT max(position) FROM log").fetchone()
+        return {0: int(last)} if last else {}
 
 
 # ------------------------------------------------------------------------------------------------ the structure
@@ -401,13 +402,14 @@ class SqliteStructure(MemoryStructure):
     def _remove(self, table: str, key: tuple[object, ...]) -> None:
         self._file.put(table, key, None)
 
-    async def advance(self, name: str, position: int) -> None:
+    async def advance(self, name: str, position: Position) -> None:
         await super().advance(name, position)
         self._file.commit()
 
-    async def settle(self, due: Many[Due]) -> None:
-        await super().settle(due)
+    async def settle(self, due: Many[Due]) -> list[Due]:
+        gone = await super().settle(due)
         self._file.commit()
+        return gone
 
     async def cache(self, texts: Mapping[str, str]) -> None:
         await super().cache(texts)
@@ -422,7 +424,7 @@ class SqliteStructure(MemoryStructure):
 
     # ---- rows become memory
     def _load(self) -> None:
-        self._numbers.update(self._file.all("number"))
+        self._numbers.update((_whole(name), value) for name, value in self._file.all("number"))
         for uid, _, _, _, raw in self._file.all("version"):
             self._versions[uid] = (*self._versions.get(uid, ()), raw)
         names = {number: _sequence(raw) for number, raw in self._file.all("sequence")}
@@ -447,6 +449,11 @@ class SqliteStructure(MemoryStructure):
                 self._placed.setdefault(uid, []).append(run)
         answers = _by_first(self._file.all("answering"), shared)
         self._answers = {target: Run(target, of) for target, of in answers.items()}
+
+
+def _whole(name: str) -> str:
+    """The name of a number; before logs had partitions, an offset did not name one."""
+    return f"{name}/0" if name.startswith("applied:") and "/" not in name else name
 
 
 def _by_first(rows: Iterator[tuple[Name, str, int]], shared: dict[str, Leaf]) -> dict[Name, dict[str, Leaf]]:

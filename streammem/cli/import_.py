@@ -15,6 +15,7 @@ from streammem.cli.account import Account
 from streammem.cli.opening import JsonOption
 from streammem.cli.progress import Progress, duration
 from streammem.cli.running import run
+from streammem.core import positions
 from streammem.errors import SettingsError, SourceError
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ async def load(memory: Memory, events: Iterator[Event], account: Account, progre
     before = await memory.backlog()
     async for done in memory.load(account.count(events), progress):
         account.add(done)
-        progress.acknowledge(done.position)
+        progress.acknowledge(positions.between({}, done.position))
         progress("read", done.accepted + done.duplicates + len(done.refusals))
         progress.expect("read", account.whole(progress.done("read")))
         progress.expect("index", before["index"] + account.whole(account.accepted))

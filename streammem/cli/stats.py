@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streammem.cli import opening, shown
 from streammem.cli.opening import JsonOption, MemoryOption
 from streammem.cli.running import run
+from streammem.core import positions
 
 if TYPE_CHECKING:
     from streammem.flows.stats import Stats
@@ -25,8 +26,9 @@ def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
         return 0
     workspaces = ", ".join(counted.workspaces) or "none yet"
     shown.put_counts("Memory", {"path": memory, "bytes": size, "workspaces": workspaces})
-    for part in ("structure", "forests", "summaries", "vectors", "applied"):
+    for part in ("structure", "forests", "summaries", "vectors"):
         shown.put_counts(part.capitalize(), getattr(counted, part))
+    shown.put_counts("Applied", {name: positions.written(place) for name, place in counted.applied.items()})
     return 0
 
 

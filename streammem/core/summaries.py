@@ -55,9 +55,10 @@ EXTRACTIVE = "extractive/1"
 """Names this summariser and the version of its rules."""
 
 
-def worded_by(numbers: Summarizing) -> str:
-    """Names what words a reading, in cache keys: other numbers quote otherwise."""
-    return f"{EXTRACTIVE}/{numbers.quotes},{numbers.quote_length},{numbers.diversity:g}"
+def worded_by(numbers: Summarizing, reading: Reading) -> str:
+    """Names what words a reading, in cache keys: other numbers and other vectors quote otherwise."""
+    vectors = forest.digest(source.vector.tobytes().hex() for source in reading.candidates)
+    return f"{EXTRACTIVE}/{numbers.quotes},{numbers.quote_length},{numbers.diversity:g}/{vectors}"
 
 
 def audience_of(channel: str, *, public: bool) -> str:
@@ -130,6 +131,7 @@ def is_current(summary: Summary | None, reading: Reading, *, is_root: bool, seri
         and summary.is_root == is_root
         and summary.serial >= serial
         and (summary.first, summary.last) == (reading.first, reading.last)
+        and summary.vector == reading.vector.tobytes()
     )
 
 

@@ -89,7 +89,7 @@ async def corpus_of(dataset: Dataset, index: VectorIndex | None, embedder: Embed
         keys = [version.key for _, version in spoken[start : start + _PIECE]]
         vectors += await index.vectors(keys) if index else [None] * len(keys)
     absent = [row for row, vector in enumerate(vectors) if vector is None]
-    texts = [indexing.dense_text(*spoken[row], dataset.directories[spoken[row][1].workspace]) for row in absent]
+    texts = [_dense_text(*spoken[row], dataset.directories[spoken[row][1].workspace]) for row in absent]
     if texts:
         for row, vector in zip(absent, await asyncio.to_thread(embedder.encode, texts), strict=True):
             vectors[row] = vector
@@ -97,6 +97,10 @@ async def corpus_of(dataset: Dataset, index: VectorIndex | None, embedder: Embed
     versions = [version for _, version in spoken]
     lines = [_line(version, dataset.directories[version.workspace]) for version in versions]
     return baselines.corpus_of(versions, stacked, dataset.directories, embedder.count_tokens(lines))
+
+
+def _dense_text(event: MessageEvent, version: Version, directory: Directory) -> str:
+    return indexing.dense_text(version, indexing.naming_of(event, version, directory))
 
 
 def _line(version: Version, directory: Directory) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from streammem.core import events as canonical
 from streammem.errors import RejectedError
 from streammem.ports import LogWriter
-from streammem.records import Event, Refusal
+from streammem.records import Event, Position, Refusal
 
 
 class Ingested(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class Ingested(msgspec.Struct, frozen=True):
     accepted: int
     duplicates: int
     refusals: tuple[Refusal, ...]
-    position: int
+    position: Position
 
 
 async def ingest(events: Many[Event], log: LogWriter) -> Ingested:

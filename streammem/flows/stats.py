@@ -10,7 +10,7 @@ from streammem.core import forest, routing, summaries
 from streammem.core.directory import Directory
 from streammem.core.registers import winner
 from streammem.ports import Span, StructureStore, VectorIndex
-from streammem.records import NodeId, Sequence
+from streammem.records import NodeId, Position, Sequence
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -20,7 +20,7 @@ class Stats(msgspec.Struct, frozen=True):
     vectors: dict[str, int]
     forests: dict[str, int]
     summaries: dict[str, int]
-    applied: dict[str, int]
+    applied: dict[str, Position]
     workspaces: tuple[str, ...]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Many
 
 from streammem.core import events as canonical
-from streammem.core import forest, routing
+from streammem.core import forest, positions, routing
 from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
 from streammem.core.registers import fact_order
@@ -50,7 +50,7 @@ async def grow(entries: Many[LogEntry], store: StructureStore, rules: Rules) -> 
     marks = [(e.sequence, e.leaf) for e in (*own, *inherited)]
     await store.mark_due([*marks, *changed, *repealed])  # 8.
     if entries:
-        await store.advance(APPLIED, entries[-1].position)  # 9. last: the offset
+        await store.advance(APPLIED, positions.after(entries))  # 9. last: the offset
 
 
 async def _complete_threads(versions: Many[Version], store: StructureStore) -> list[Entry]:
@@ -79,7 +79,7 @@ async def _changed(versions: Many[Version], store: StructureStore) -> list[Mark]
         uid: {routing.leaf_of(v) for v in known if not v.deleted}
         for uid, known in zip(both, await store.versions(both), strict=True)
     }
-    return [(sequence, place) for sequence, leaf in await _leaves_of(both, store) for place in sorted(places[leaf.uid])]
+    return [(sequence, place) for sequence, leaf in await marks_of(both, store) for place in sorted(places[leaf.uid])]
 
 
 def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
@@ -87,8 +87,8 @@ def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
     return [(node.sequence, leaf) for sequence, leaf in marks for node in forest.skeleton(sequence)]
 
 
-async def _leaves_of(uids: Many[str], store: StructureStore) -> list[Mark]:
-    """Every (sequence, leaf) of these messages."""
+async def marks_of(uids: Many[str], store: StructureStore) -> list[Mark]:
+    """Every (sequence, leaf) that these messages have."""
     stands = [(stand, uid) for uid, found in zip(uids, await store.placements(uids), strict=True) for stand in found]
     spans = [Span(stand.sequence, stand.rank, stand.rank + 1) for stand, _ in stands]
     return [
@@ -125,4 +125,4 @@ async def _leaves_in(channel: Sequence, store: StructureStore) -> list[Mark]:
     """The leaves that the messages of a channel have, in all their sequences."""
     (size,) = await store.sizes([channel])
     (leaves,) = await store.leaves([Span(channel, 0, size)])
-    return await _leaves_of([leaf.uid for leaf in leaves], store)
+    return await marks_of([leaf.uid for leaf in leaves], store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Many
@@ -11,6 +12,7 @@ import numpy as np
 
 from streammem.core import forest, routing, summaries
 from streammem.core.directory import Directory
+from streammem.core.indexing import searchable
 from streammem.core.numbers import Summarizing
 from streammem.core.registers import winner
 from streammem.core.summaries import Reading, Source
@@ -19,23 +21,38 @@ from streammem.records import Due, Leaf, NodeId, Sequence, Summary, Version
 
 
 class Summarized(msgspec.Struct, frozen=True):
-    """What a round did: nodes written, nodes found current, nodes dropped because nothing live is left."""
+    """What a round did: nodes written, nodes found current, nodes dropped because nothing live is left.
+
+    `waiting` sequences stay due: the index does not have all of their messages yet.
+    """
 
     written: int = 0
     current: int = 0
     dropped: int = 0
+    waiting: int = 0
 
     def __add__(self, other: Summarized) -> Summarized:
-        return Summarized(self.written + other.written, self.current + other.current, self.dropped + other.dropped)
+        return Summarized(
+            self.written + other.written,
+            self.current + other.current,
+            self.dropped + other.dropped,
+            self.waiting + other.waiting,
+        )
 
 
 class Bench(msgspec.Struct, frozen=True):
-    """What a summariser works with."""
+    """What a summariser works with: `clock` in seconds, shared by all that summarise; `lease` and `rest` in seconds.
+
+    A sequence that is being summarised is held for a lease; one whose messages are not all indexed rests.
+    """
 
     store: StructureStore
     index: VectorIndex
     k: int
     numbers: Summarizing
+    clock: Callable[[], float] = time.time
+    lease: float = 60.0
+    rest: float = 1.0
 
 
 class _Draft(msgspec.Struct):
@@ -45,12 +62,13 @@ class _Draft(msgspec.Struct):
     current: list[Summary] = []
     empty: list[NodeId] = []
     dropped: int = 0
+    waits: bool = False
 
 
 async def summarize(bench: Bench, limit: int = 1024, progress: Callable[[int], None] | None = None) -> Summarized:
-    """Summarise until nothing is due. Running it again finds everything current."""
+    """Summarise until nothing is due that is not held by another or resting. Running it again finds all current."""
     total = Summarized()
-    while batch := await bench.store.due(limit):
+    while batch := await bench.store.due(limit, bench.clock(), bench.lease):
         total += await _round(batch, bench)
         if progress:
             progress(len(batch))
@@ -61,15 +79,33 @@ async def _round(batch: Many[Due], bench: Bench) -> Summarized:
     directories = {w: Directory(await bench.store.facts(w)) for w in {d.sequence.workspace for d in batch}}
     drafts = [await _sequence(due, bench, directories[due.sequence.workspace]) for due in batch]
     await _write(drafts, bench, directories)
+    waiting = [due for due, draft in zip(batch, drafts, strict=True) if draft.waits]
     actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
-    uppers = [await _skeleton(actor, bench, directories[actor.workspace]) for actor in actors]
-    await _write(uppers, bench, directories)
+    uppers = await _skeletons(actors, bench, directories)
     await bench.index.flush()  # what can be found is durable before the marks go
-    await bench.store.settle(batch)
+    gone = await bench.store.settle([due for due in batch if due not in waiting])
+    await bench.store.mark_due([(due.sequence, due.earliest) for due in gone])  # its lease ran out: look once more
+    await bench.store.hold(waiting, bench.clock() + bench.rest)
     made = [*drafts, *uppers]
     return Summarized(
-        sum(len(d.written) for d in made), sum(len(d.current) for d in made), sum(d.dropped for d in made)
+        sum(len(d.written) for d in made),
+        sum(len(d.current) for d in made),
+        sum(d.dropped for d in made),
+        len(waiting),
     )
+
+
+async def _skeletons(actors: Many[Sequence], bench: Bench, directories: dict[str, Directory]) -> list[_Draft]:
+    """Renew the nodes above these actors' sequences, until nobody wrote below them meanwhile (design §3)."""
+    made: list[_Draft] = []
+    while actors:
+        drafts = [await _skeleton(actor, bench, directories[actor.workspace]) for actor in actors]
+        await _write(drafts, bench, directories)
+        made.extend(drafts)
+        actors = [actor for actor, draft in zip(actors, drafts, strict=True) if draft.written or draft.empty]
+        again = [await _skeleton(actor, bench, directories[actor.workspace]) for actor in actors]
+        actors = [actor for actor, draft in zip(actors, again, strict=True) if draft.written or draft.dropped]
+    return made
 
 
 async def _write(drafts: Many[_Draft], bench: Bench, directories: dict[str, Directory]) -> None:
@@ -117,8 +153,8 @@ async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
     serial = max((r.serial for r in redactions), default=0)
     due_now = await _stretch(due, bench, directory)
     start, size = due_now.start, due_now.size
-    sources = await _live(sequence, [leaf.uid for leaf in due_now.leaves], bench, directory)
     draft = _Draft()
+    sources = await _live(sequence, [leaf.uid for leaf in due_now.leaves], bench, directory, draft)
     fresh: dict[NodeId, Summary] = {}
     for level, index in forest.nodes_from(start, size, k):
         node = NodeId(sequence, level, index)
@@ -163,7 +199,7 @@ async def _say(reading: Reading, bench: Bench, *, is_root: bool, serial: int) ->
 
     Views word the same leaves differently, so each has its own.
     """
-    key = f"{reading.made_from}/{reading.node.sequence.view}/{summaries.worded_by(bench.numbers)}"
+    key = f"{reading.made_from}/{reading.node.sequence.view}/{summaries.worded_by(bench.numbers, reading)}"
     (words,) = await bench.store.cached([key])
     said = msgspec.json.decode(words, type=summaries.Words) if words else summaries.extract(reading, bench.numbers)
     if words is None:
@@ -203,7 +239,7 @@ async def _above(
 
 
 async def _reading(node: NodeId, children: Many[Summary], bench: Bench, directory: Directory) -> Reading | None:
-    quoted = await _live(node.sequence, [uid for c in children for uid in c.picks], bench, directory, check=False)
+    quoted = await _live(node.sequence, [uid for c in children for uid in c.picks], bench, directory)
     return summaries.reading_of_children(node, children, quoted)
 
 
@@ -233,9 +269,12 @@ async def _skeleton(actor: Sequence, bench: Bench, directory: Directory) -> _Dra
 
 
 async def _live(
-    sequence: Sequence, uids: Iterable[str], bench: Bench, directory: Directory, *, check: bool = True
+    sequence: Sequence, uids: Iterable[str], bench: Bench, directory: Directory, draft: _Draft | None = None
 ) -> dict[str, Source]:
-    """The leaves that a summariser may read: live, spoken, embedded, and public where the sequence pools channels."""
+    """The leaves that a summariser may read: live, spoken, embedded, and public where the sequence pools channels.
+
+    Whether they belong to the sequence is looked at for a draft only, and whether some are still to be embedded said.
+    """
     wanted = list(dict.fromkeys(uids))
     versions = await bench.store.versions(wanted)
     standing = {uid: winner(known) for uid, known in zip(wanted, versions, strict=True) if known}
@@ -244,9 +283,13 @@ async def _live(
         for uid, v in standing.items()
         if not v.deleted and (directory.is_public(v.channel) or not summaries.read_by_everyone(sequence))
     }
-    if check:
+    if draft is not None:
         readable = await _belonging(sequence, readable, bench)
     vectors = await bench.index.vectors([v.key for v in readable.values()])
+    if draft is not None:
+        draft.waits = any(
+            vector is None and searchable(v) for v, vector in zip(readable.values(), vectors, strict=True)
+        )
     return {
         uid: Source(
             v, vector.astype(np.float32), summaries.audience_of(v.channel, public=directory.is_public(v.channel))

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
-from streammem.core import bridges, checksums, forest, routing
+from streammem.core import bridges, checksums, forest, positions, routing
 from streammem.core.identifiers import Rules
 from streammem.core.registers import winner
 from streammem.flows.structure import grow
 from streammem.ports import LogReader, Span, StructureStore
-from streammem.records import Bridge, Leaf, Sequence, Version
+from streammem.records import Bridge, Leaf, Position, Sequence, Version
 
 PARTS = ("registers", "sequences", "answers", "directory", "placements", "bridges")
 _ROWS = {"version": "registers", "entry": "sequences", "answering": "answers", "fact": "directory"}
@@ -47,22 +47,22 @@ async def replay(
     store: StructureStore,
     rules: Rules,
     *,
-    after: int = 0,
-    upto: int | None = None,
+    after: Position | None = None,
+    upto: Position | None = None,
     batch: int = 500,
     progress: Callable[[int], None] | None = None,
-) -> int:
-    """Grow a store from the log; return the last position. Starting too early only costs time."""
-    position = after
-    while entries := await log.read(position, batch):
-        if upto is not None:
-            entries = [e for e in entries if e.position <= upto]
-            if not entries:
-                break
-        await grow(entries, store, rules)
-        position = entries[-1].position
+) -> Position:
+    """Grow a store from the log; return the position reached. Starting too early only costs time.
+
+    Past `upto` nothing is read that need not be: of a partition that it does not name, nothing.
+    """
+    position = dict(after or {})
+    while (upto is None or not positions.covers(position, upto)) and (entries := await log.read(position, batch)):
+        position = positions.joined(position, positions.after(entries))
+        wanted = [e for e in entries if upto is None or e.position <= upto.get(e.partition, 0)]
+        await grow(wanted, store, rules)
         if progress:
-            progress(len(entries))
+            progress(len(wanted))
     return position
 
 
@@ -78,9 +78,9 @@ async def verify(
 ) -> Verified:
     """Rebuild from the log into `fresh` and compare it with `store`."""
     upto = await store.applied("structure")
-    entries = await replay(log, fresh, rules, upto=upto, progress=progress)
+    await replay(log, fresh, rules, upto=upto, progress=progress)
     stored, rebuilt = await measure(store, k, fan_out), await measure(fresh, k, fan_out)
-    return Verified(stored.checksum, stored.parts, rebuilt.parts, entries)
+    return Verified(stored.checksum, stored.parts, rebuilt.parts, positions.between({}, upto))
 
 
 async def measure(store: StructureStore, k: int, fan_out: int) -> Checksums:

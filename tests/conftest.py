@@ -1,0 +1,55 @@
+"""Real servers for all tests: one of each for a session, shared by its processes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+from uuid import uuid4
+
+import pytest
+
+from tests.servers import kafka_server
+
+
+@pytest.fixture(scope="session")
+def session_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
+    """A folder that all processes of this session share, and the process that outlives the others."""
+    base = tmp_path_factory.getbasetemp()
+    return (base.parent, os.getppid()) if hasattr(request.config, "workerinput") else (base, os.getpid())
+
+
+def missing(reason: object) -> NoReturn:
+    """A server that cannot be had means skip at home and fail in CI."""
+    if os.environ.get("CI"):
+        pytest.fail(str(reason), pytrace=False)
+    pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def kafka(session_folder: tuple[Path, int]) -> Iterator[str]:
+    """The bootstrap of the Kafka broker of this session."""
+    folder, owner = session_folder
+    with ExitStack() as stack:
+        try:
+            bootstrap = stack.enter_context(kafka_server.shared(folder / "kafka", owner))
+        except kafka_server.Unavailable as error:
+            missing(error)
+        yield bootstrap
+
+
+@pytest.fixture
+def kafka_prefix() -> str:
+    """Before the names of a test's topics and groups, so that tests do not meet on the broker."""
+    return f"t{uuid4().hex[:10]}."
+
+
+@pytest.fixture
+def own_kafka(tmp_path: Path) -> Iterator[kafka_server.KafkaServer]:
+    """A broker of the test's own, to be stopped, killed and started again."""
+    try:
+        server = kafka_server.serve(tmp_path / "kafka", restartable=True)
+    except kafka_server.Unavailable as error:
+        missing(error)
+    yield server
+    server.end()
