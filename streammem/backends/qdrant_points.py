@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 from functools import lru_cache
 from typing import Any, Literal
@@ -13,9 +13,9 @@ import msgspec
 
 from streammem.backends.memory_vectors import DIGITS
 from streammem.ports import MessageHit, MessagePoint, NodeHit, NodePoint, NodeSearch, Visible
-from streammem.records import FOREVER, NodeId
+from streammem.records import FOREVER, Naming, NodeId
 
-FORMAT = 1
+FORMAT = 2
 """Of payload, point ids and lexical weights. Another number means: index again."""
 
 MARGIN = 16
@@ -29,6 +29,7 @@ MESSAGE_FIELDS: dict[str, Kind] = {
     "ts": "integer",
     "from": "integer",
     "until": "integer",
+    "called": "keyword",  # who and what the words name as the directory did: found again when it says otherwise
 }
 """The fields of message points that are searched by, and the kind of their payload index."""
 NODE_FIELDS: dict[str, Kind] = {
@@ -39,9 +40,10 @@ NODE_FIELDS: dict[str, Kind] = {
     "is_root": "integer",  # 0 or 1: the engine's boolean index took 155 ms where an integer takes 15 (33,000 points)
     "latest": "integer",
 }
-MESSAGE_SHOWN = ["uid", "key"]
+MESSAGE_SHOWN, NODE_SHOWN = ["uid", "key"], ["node", "is_root"]
 """The fields that a hit is made of."""
-NODE_SHOWN = ["node", "is_root"]
+NAMING_SHOWN = ["key", "speaker", "room", "called"]
+"""The fields that tell what a message was worded with."""
 _POINTS = UUID("6f1d3a52-6c1b-5a53-9f0e-2b7a4c0d9e11")
 
 
@@ -59,9 +61,7 @@ class Description(msgspec.Struct, frozen=True):
         return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', self.model)}-{self.dimensions}"
 
     def __str__(self) -> str:
-        return (
-            f"{self.model} ({self.dimensions} dimensions, mean length {self.average_length:g}, format {self.format})"
-        )
+        return f"{self.model} ({self.dimensions} dimensions, mean length {self.average_length:g}, format {self.format})"
 
 
 # -------------------------------------------------------------------------------------------------- points
@@ -91,6 +91,9 @@ def message_payload(point: MessagePoint) -> dict[str, Any]:
         "identifiers": list(version.identifiers),
         "key": version.key,
         "uid": version.uid,
+        "speaker": point.naming.speaker,
+        "room": point.naming.room,
+        "called": calls_of(point),
     }
 
 
@@ -110,6 +113,47 @@ def node_payload(point: NodePoint) -> dict[str, Any]:
         "latest": summary.latest,
         "node": canonical(node),
     }
+
+
+# --------------------------------------------------------------------------------------------------- names
+
+
+def calls_of(point: MessagePoint) -> list[str]:
+    """What the words of a message call its speaker and its channel, where they follow the directory."""
+    naming, version = point.naming, point.version
+    calls = {
+        "user": _call("user", version.user, naming.speaker),
+        "channel": _call("channel", version.channel, naming.room),
+    }
+    return [calls[entity] for entity in naming.follows]
+
+
+def other_calls(calls: Iterable[str], users: Mapping[str, str], channels: Mapping[str, str]) -> list[str]:
+    """Those of the calls that are about one of these users or channels and call it otherwise, sorted."""
+    now = {_call("user", user, name) for user, name in users.items()}
+    now |= {_call("channel", channel, name) for channel, name in channels.items()}
+    about = set(map(_entity, now))
+    return sorted(call for call in calls if call not in now and _entity(call) in about)
+
+
+def misworded(workspace: str, others: Many[str]) -> Where:
+    """The messages whose words call somebody so."""
+    return Where((Is("workspace", workspace), AnyOf("called", tuple(others))))
+
+
+def naming(payload: Mapping[str, Any]) -> Naming:
+    """The names that a message was worded with."""
+    follows = tuple(_entity(call)[0] for call in payload["called"])
+    return Naming(payload["speaker"], payload["room"], follows)
+
+
+def _call(entity: str, name: str, called: str) -> str:
+    return msgspec.json.encode([entity, name, called]).decode()
+
+
+def _entity(call: str) -> tuple[str, str]:
+    entity, name, _ = msgspec.json.decode(call, type=tuple[str, str, str])
+    return entity, name
 
 
 # ------------------------------------------------------------------------------------------ what may be seen

@@ -19,19 +19,19 @@ def said(number: int) -> tuple[str, MessageEvent]:
 
 
 async def test_a_new_log_is_empty(log):
-    assert await log.end() == 0
-    assert await log.read(0, 10) == []
+    assert await log.end() == {}
+    assert await log.read({}, 10) == []
 
 
 async def test_appending_nothing_changes_nothing(log):
     done = await log.append([])
-    assert (done.accepted, done.duplicates, done.position) == (0, 0, 0)
+    assert (done.accepted, done.duplicates, done.position) == (0, 0, {})
 
 
 async def test_entries_are_read_in_the_order_in_which_they_were_appended(log):
     await log.append([said(2), said(1)])
     await log.append([said(0)])
-    assert [(e.position, e.key, e.event) for e in await log.read(0, 10)] == [
+    assert [(e.position, e.key, e.event) for e in await log.read({}, 10)] == [
         (1, *said(2)),
         (2, *said(1)),
         (3, *said(0)),
@@ -41,30 +41,30 @@ async def test_entries_are_read_in_the_order_in_which_they_were_appended(log):
 async def test_a_key_is_appended_once(log):
     await log.append([said(1), said(2)])
     done = await log.append([said(2), said(3), said(3), said(1)])
-    assert (done.accepted, done.duplicates, done.position) == (1, 3, 3)
-    assert [e.key for e in await log.read(0, 10)] == ["key-1", "key-2", "key-3"]
+    assert (done.accepted, done.duplicates, done.position) == (1, 3, {0: 3})
+    assert [e.key for e in await log.read({}, 10)] == ["key-1", "key-2", "key-3"]
 
 
 async def test_the_first_event_of_a_key_stays(log):
     await log.append([said(1)])
     await log.append([("key-1", said(2)[1])])
-    assert (await log.read(0, 1))[0].event == said(1)[1]
+    assert (await log.read({}, 1))[0].event == said(1)[1]
 
 
 async def test_positions_have_no_gaps_after_duplicates(log):
     await log.append([said(1)])
     await log.append([said(1)] * 5)
     done = await log.append([said(2)])
-    assert done.position == await log.end() == 2
+    assert done.position == await log.end() == {0: 2}
 
 
 async def test_reading_starts_after_a_position_and_stops_at_the_limit(log):
     await log.append([said(n) for n in range(10)])
-    assert [e.position for e in await log.read(3, 4)] == [4, 5, 6, 7]
-    assert [e.position for e in await log.read(8, 100)] == [9, 10]
-    assert await log.read(10, 5) == []
-    assert await log.read(99, 5) == []
-    assert await log.read(0, 0) == []
+    assert [e.position for e in await log.read({0: 3}, 4)] == [4, 5, 6, 7]
+    assert [e.position for e in await log.read({0: 8}, 100)] == [9, 10]
+    assert await log.read({0: 10}, 5) == []
+    assert await log.read({0: 99}, 5) == []
+    assert await log.read({}, 0) == []
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -77,7 +77,7 @@ def test_any_history_comes_back_from_the_file_as_it_went_in(tmp_path_factory, hi
             assert await log.append(keyed(half)) == await model.append(keyed(half))
             log.close()
         log = SqliteLog(path)
-        assert await log.read(0, 1000) == await model.read(0, 1000)
+        assert await log.read({}, 1000) == await model.read({}, 1000)
         log.close()
 
     asyncio.run(both())
@@ -97,9 +97,9 @@ async def test_the_file_refuses_updates_and_deletes(tmp_path):
 async def test_a_log_that_another_process_appends_to_can_be_read(tmp_path):
     writer, reader = SqliteLog(tmp_path / "log.sqlite"), SqliteLog(tmp_path / "log.sqlite")
     await writer.append([said(1)])
-    assert await reader.end() == 1
+    assert await reader.end() == {0: 1}
     await writer.append([said(2)])
-    assert [e.key for e in await reader.read(1, 5)] == ["key-2"]
+    assert [e.key for e in await reader.read({0: 1}, 5)] == ["key-2"]
     writer.close()
     reader.close()
 
@@ -108,7 +108,7 @@ async def test_a_failed_append_leaves_nothing_behind(tmp_path):
     log = SqliteLog(tmp_path / "log.sqlite")
     with pytest.raises(sqlite3.Error):
         await log.append([said(1), (object(), said(2)[1])])
-    assert await log.end() == 0
+    assert await log.end() == {}
     assert (await log.append([said(1)])).accepted == 1
     log.close()
 
@@ -211,7 +211,7 @@ async def test_a_torn_log_says_so(tmp_path):
     file.write_bytes(file.read_bytes()[:8192] + b"\xff" * (file.stat().st_size - 8192))
     log = SqliteLog(file)
     with pytest.raises(MemoryFormatError, match="damaged"):
-        await log.read(0, 500)
+        await log.read({}, 500)
     log.close()
 
 
@@ -220,7 +220,7 @@ async def test_an_entry_that_is_no_event_is_named_by_its_position(tmp_path):
     await log.append([said(1)])
     log._db.execute("INSERT INTO log (key, event) VALUES ('k', '{}')")
     with pytest.raises(MemoryFormatError, match="position 2"):
-        await log.read(0, 5)
+        await log.read({}, 5)
     log.close()
 
 
@@ -237,7 +237,7 @@ async def main():
         batch = [MessageEvent(workspace="W", channel=ChannelRef(id="C"), id=str(n + i), text="x") for i in range(7)]
         done = await log.append([(f"key-{e.id}", e) for e in batch])
         n += len(batch)
-        print(done.position, flush=True)
+        print(done.position[0], flush=True)
 
 asyncio.run(main())
 """
@@ -247,7 +247,7 @@ asyncio.run(main())
 async def test_what_was_acknowledged_survives_a_kill(killed_after, tmp_path, seconds):
     acknowledged = [int(line) for line in killed_after(APPENDER, tmp_path / "log", seconds)]
     log = SqliteLog(tmp_path / "log", create=False)
-    entries = await log.read(0, 1_000_000)
+    entries = await log.read({}, 1_000_000)
     log.close()
     assert len(entries) >= acknowledged[-1] > 0
     assert [e.position for e in entries] == list(range(1, len(entries) + 1))

@@ -370,11 +370,11 @@ async def test_paid_texts_are_kept_across_a_rebuild(store):
 
 
 async def test_offsets_are_kept_by_name_and_never_go_back(store):
-    assert await store.applied("structure") == 0
-    await store.advance("structure", 7)
-    await store.advance("index", 3)
-    await store.advance("structure", 5)
-    assert (await store.applied("structure"), await store.applied("index")) == (7, 3)
+    assert await store.applied("structure") == {}
+    await store.advance("structure", {0: 7})
+    await store.advance("index", {0: 3})
+    await store.advance("structure", {0: 5})
+    assert (await store.applied("structure"), await store.applied("index")) == ({0: 7}, {0: 3})
 
 
 async def fill(store) -> None:
@@ -385,7 +385,7 @@ async def fill(store) -> None:
     await store.mark_due([(GENERAL, A)])
     await store.redact([(GENERAL, A)])
     await store.keep([summary(NodeId(GENERAL, 1, 0))])
-    await store.advance("structure", 9)
+    await store.advance("structure", {0: 9})
 
 
 async def test_a_rebuild_starts_from_nothing(store):
@@ -397,10 +397,10 @@ async def test_a_rebuild_starts_from_nothing(store):
     assert await store.placements([A.uid]) == [()]
     assert await store.redactions([GENERAL]) == [()]
     assert await store.summaries([NodeId(GENERAL, 1, 0)]) == [None]
-    assert await store.applied("structure") == 0
+    assert await store.applied("structure") == {}
     await fill(store)
     assert await store.leaves([Span(GENERAL, 0, 9)]) == [(A, B)]
-    assert await store.applied("structure") == 9
+    assert await store.applied("structure") == {0: 9}
 
 
 async def test_counts_name_everything(store):
@@ -431,7 +431,7 @@ async def test_checksums_see_registers_sequences_answers_and_facts_only(store):
     await store.redact([(GENERAL, B)])
     await store.drop([NodeId(GENERAL, 1, 0)])
     await store.cache({"k": "t"})
-    await store.advance("index", 4)
+    await store.advance("index", {0: 4})
     assert await rows(store) == before
 
 
@@ -512,7 +512,7 @@ async def test_what_no_offset_covers_may_be_lost_but_only_as_a_whole(tmp_path):
     store._file.close()
     store = SqliteStructure(tmp_path / "s")
     assert await rows(store) == covered
-    assert await store.applied("structure") == 9
+    assert await store.applied("structure") == {0: 9}
     store.close()
 
 
@@ -528,18 +528,18 @@ async def test_many_pending_rows_are_committed_without_an_offset(tmp_path, monke
 
 async def test_a_commit_that_fails_keeps_everything_for_the_next(tmp_path):
     store = SqliteStructure(tmp_path / "s")
-    await store.advance("structure", 1)
+    await store.advance("structure", {0: 1})
     await store.enter([Entry(GENERAL, Leaf(n, f"W/C1/{n}")) for n in range(5000)])
     pages = store._file._db.execute("PRAGMA page_count").fetchone()[0]
     store._file._db.execute(f"PRAGMA max_page_count = {pages + 2}")
     with pytest.raises(TransientError, match="full"):
-        await store.advance("structure", 2)
+        await store.advance("structure", {0: 2})
     store._file._db.execute("PRAGMA max_page_count = 1000000")
-    await store.advance("structure", 2)
+    await store.advance("structure", {0: 2})
     store._file.close()
     store = SqliteStructure(tmp_path / "s")
     assert await store.sizes([GENERAL]) == [5000]
-    assert await store.applied("structure") == 2
+    assert await store.applied("structure") == {0: 2}
     store.close()
 
 
@@ -576,7 +576,7 @@ async def main():
         await store.enter([Entry(sequence, Leaf(n, uid)) for uid in uids])
         await store.mark_due([(sequence, Leaf(n, uids[0]))])
         n += len(uids)
-        await store.advance("structure", n)
+        await store.advance("structure", {0: n})
         print(n, flush=True)
 
 asyncio.run(main())
@@ -587,7 +587,7 @@ asyncio.run(main())
 async def test_after_a_kill_the_effects_up_to_the_offset_are_there(killed_after, tmp_path, seconds):
     acknowledged = [int(line) for line in killed_after(GROWER, tmp_path / "s", seconds)]
     store = SqliteStructure(tmp_path / "s", create=False)
-    applied = await store.applied("structure")
+    applied = (await store.applied("structure"))[0]
     assert applied >= acknowledged[-1]
     assert await store.sizes([Sequence("W", "channel", "C")]) == [applied]
     assert all(await store.versions([f"W/C/{n}" for n in range(applied)]))

@@ -193,7 +193,7 @@ class Life(RuleBasedStateMachine):
     @rule(name=words, step=st.integers(-1, 3))
     def advance(self, name, step):
         self.position = max(0, self.position + step)
-        self.both("advance", name, self.position)
+        self.both("advance", name, {0: self.position})
         self.settled()
 
     @rule()

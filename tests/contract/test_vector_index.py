@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from qdrant_client import AsyncQdrantClient
 from qdrant_edge import Filter, UpdateOperation
 
 from streammem.backends import qdrant_edge
@@ -25,6 +26,9 @@ from streammem.backends.qdrant_edge import EdgeIndex
 from streammem.errors import MemoryFormatError, MemoryHeldError
 from streammem.ports import MessageHit, MessagePoint, NodePoint, NodeSearch, VectorIndex, Vectors, Visible
 from streammem.records import FOREVER, Leaf, NodeId, Sequence, Summary, Version
+from tests import qdrant
+
+pytestmark = qdrant.quiet
 
 ROOT = Path(__file__).parents[2]
 DIMENSIONS = 8
@@ -60,21 +64,33 @@ def folder() -> Iterator[Path]:
 def opened(folder: Path) -> Iterator[dict[str, Any]]:
     """One index of each backend for all tests: making one costs a second."""
     edges = EdgeIndex(folder / "edge", "tiny", DIMENSIONS), Reopened(folder / "reopened")
-    indexes = {"memory": MemoryIndex(DIMENSIONS), "edge": edges[0], "edge-reopened": edges[1]}
-    yield indexes
+    local = qdrant.local(AsyncQdrantClient(location=":memory:"))
+    asyncio.run(local.open())
+    yield {"memory": MemoryIndex(DIMENSIONS), "edge": edges[0], "edge-reopened": edges[1], "qdrant-local": local}
     for index in edges:
         index.close()
+    asyncio.run(local._client.close())
 
 
-@pytest.fixture(params=["memory", "edge", "edge-reopened"])
-async def index(request: pytest.FixtureRequest, opened: dict[str, Any]) -> Any:
+BACKENDS = [
+    *("memory", "edge", "edge-reopened", "qdrant-local"),
+    pytest.param("qdrant-server", marks=qdrant.needs_server),
+]
+
+
+@pytest.fixture(params=BACKENDS)
+async def index(request: pytest.FixtureRequest, opened: dict[str, Any]) -> AsyncIterator[Any]:
     """An empty index of each backend."""
+    if request.param == "qdrant-server":
+        async with qdrant.on_server(DIMENSIONS) as served:
+            yield served
+        return
     chosen = opened[request.param]
-    if request.param == "memory":
-        await chosen.clear()
-    else:
+    if request.param.startswith("edge"):
         await emptied(chosen)
-    return chosen
+    else:
+        await chosen.clear()
+    yield chosen
 
 
 async def emptied(index: Any) -> None:
@@ -463,6 +479,7 @@ def assert_alike(found: Iterable[MessageHit], expected: Iterable[MessageHit]) ->
 SERIAL = itertools.count()
 
 
+@pytest.mark.parametrize("engine", ["edge", "qdrant-local"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     story=st.tuples(collections(), st.dictionaries(st.integers(0, 11), ends)),
@@ -471,6 +488,7 @@ SERIAL = itertools.count()
 )
 def test_the_engine_finds_what_the_model_finds(
     opened: dict[str, Any],
+    engine: str,
     story: tuple[list[dict[str, Any]], dict[int, int]],
     visible: dict[str, Any],
     asked: tuple[Vectors, str],
@@ -479,7 +497,7 @@ def test_the_engine_finds_what_the_model_finds(
     points = [said(**fields, workspace=workspace) for fields in story[0]]
     untils = {points[i].version.key: until for i, until in story[1].items() if i < len(points)}
     asyncio.run(
-        compare((opened["edge"], MemoryIndex(DIMENSIONS)), points, untils, Visible(workspace, **visible), asked)
+        compare((opened[engine], MemoryIndex(DIMENSIONS)), points, untils, Visible(workspace, **visible), asked)
     )
 
 

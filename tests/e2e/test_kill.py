@@ -54,7 +54,7 @@ async def read(path: Path) -> State:
     settings = Settings(forest=Forest(k=K))
     async with open_memory(path, settings, create=False, embedder=lambda _: HashingEmbedder()) as memory:
         parts: Any = memory._parts
-        store, log = parts.structure, await parts.log.read(0, 100_000)
+        store, log = parts.structure, await parts.log.read({}, 100_000)
         (workspace,) = await store.workspaces()
         sequences = await store.sequences(workspace)
         nodes = {n for s in sequences for n in forest.skeleton(s)}
@@ -151,7 +151,7 @@ class Room:
 async def positions(path: Path) -> int:
     """How many entries a log holds without a gap."""
     log = SqliteLog(path, create=False)
-    entries = await log.read(0, 100_000)
+    entries = await log.read({}, 100_000)
     log.close()
     assert [entry.position for entry in entries] == list(range(1, len(entries) + 1))
     return len(entries)

@@ -19,7 +19,7 @@ from streammem.flows.index import APPLIED, index
 from streammem.flows.ingest import ingest
 from streammem.flows.structure import grow, versions_of
 from streammem.ports import MessagePoint, Visible
-from streammem.records import FOREVER, Event, LogEntry, MessageEvent, Version
+from streammem.records import FOREVER, Event, LogEntry, MessageEvent, Position, Version
 from tests.embedding import HashingEmbedder
 from tests.flows.worlds import World
 from tests.stories import deleted, edited, public, said
@@ -95,7 +95,7 @@ async def test_points_are_never_written_again() -> None:
     await world.place([public(), *told])
     first = dict(world.index._rows)
     await world.place([edited(told[0], "the launch is in June", 9)])
-    log = await world.log.read(0, 100)
+    log = await world.log.read({}, 100)
     await index(log, world.store, world.index, world.embedder, DEFAULT_RULES)
     assert len(written) == len(set(written)) == 3
     assert all(world.index._rows[key].vector is row.vector for key, row in first.items())
@@ -113,7 +113,7 @@ async def test_nothing_is_encoded_twice() -> None:
     told = [said(str(i), f"message {i}") for i in range(6)]
     await world.tell([public(), *told])
     await world.tell(told)
-    await index(await world.log.read(0, 100), world.store, world.index, world.embedder, DEFAULT_RULES)
+    await index(await world.log.read({}, 100), world.store, world.index, world.embedder, DEFAULT_RULES)
     assert sorted(encoded) == sorted(f"Ana: message {i}" for i in range(6))
 
 
@@ -173,22 +173,22 @@ async def test_a_crash_before_the_offset_is_made_good_by_the_next_run() -> None:
     class Stops(MemoryStructure):
         stopping = True
 
-        async def advance(self, name: str, position: int) -> None:
+        async def advance(self, name: str, position: Position) -> None:
             if name == APPLIED and self.stopping:
                 raise InterruptedError
             await super().advance(name, position)
 
     store, points, log = Stops(), MemoryIndex(64), MemoryLog()
     await ingest([said("1", "hello"), said("2", "world")], log)
-    log_entries = await log.read(0, 10)
+    log_entries = await log.read({}, 10)
     await grow(log_entries, store, DEFAULT_RULES)
     try:
         await index(log_entries, store, points, HashingEmbedder(), DEFAULT_RULES)
     except InterruptedError:
         store.stopping = False
-    assert await store.applied(APPLIED) == 0
+    assert await store.applied(APPLIED) == {}
     await index(log_entries, store, points, HashingEmbedder(), DEFAULT_RULES)
-    assert (await store.applied(APPLIED), len(held(points))) == (2, 2)
+    assert (await store.applied(APPLIED), len(held(points))) == ({0: 2}, 2)
 
 
 async def test_system_messages_empty_ones_and_deletions_are_not_found() -> None:

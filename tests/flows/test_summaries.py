@@ -24,7 +24,7 @@ from streammem.flows import summarize as flow
 from streammem.flows.sight import shown_summaries, visible_to
 from streammem.records import Event, NodeId, Query, Summary, Version
 from streammem.records import Sequence as Run
-from tests.flows.worlds import Nameless, World, shape
+from tests.flows.worlds import World, shape
 from tests.stories import deleted, edited, private, public, said
 from tests.strategies import WORKSPACE, histories
 
@@ -205,7 +205,7 @@ def test_any_order_of_events_and_of_summarising_gives_the_same_summaries(
     history: list[Event], chance: random.Random, edges: set[int]
 ) -> None:
     async def story() -> None:
-        plain, mixed = World(k=2, embedder=Nameless()), World(k=2, embedder=Nameless())
+        plain, mixed = World(k=2), World(k=2)
         await plain.tell(history)
         shuffled = list(history)
         chance.shuffle(shuffled)
@@ -339,7 +339,7 @@ async def test_a_mark_that_arrives_while_summarising_is_not_lost() -> None:
 
         async def keep(self, summaries: Sequence[Summary]) -> None:
             await super().keep(summaries)
-            if await self.world.log.end() < 12:
+            if (await self.world.log.end())[0] < 12:
                 await self.world.place([late])
 
     store = Interrupted()
@@ -386,8 +386,11 @@ async def test_the_views_word_the_same_messages_each_in_its_own_way_and_whicheve
 
 
 EFFECTS = {
-    "store": ("register", "enter", "link", "learn", "redact", "mark_due", "advance", "keep", "drop", "cache", "settle"),
-    "index": ("upsert", "lower", "keep_nodes", "drop_nodes", "flush"),
+    "store": (
+        *("register", "enter", "link", "learn", "redact", "mark_due", "advance"),
+        *("keep", "drop", "cache", "settle", "hold"),
+    ),
+    "index": ("upsert", "replace", "lower", "keep_nodes", "drop_nodes", "flush"),
 }
 
 
@@ -431,8 +434,8 @@ def test_a_crash_at_any_effect_and_a_restart_give_the_same_summaries(
     history: list[Event], then: list[Event], at: int, after: bool, limit: int
 ) -> None:
     async def story() -> None:
-        calm, index = World(k=2, embedder=Nameless()), Forgetful()
-        world = World(k=2, embedder=Nameless(), vectors=index)
+        calm, index = World(k=2), Forgetful()
+        world = World(k=2, vectors=index)
         for some in (calm, world):
             await some.tell(history)
         fuse = [at]

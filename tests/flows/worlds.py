@@ -21,16 +21,9 @@ from streammem.flows.sight import Desk
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.verify import replay
-from streammem.ports import Span, Vectors
+from streammem.ports import Span
 from streammem.records import Answer, Event, NodeId, Query, Sequence, Summary
 from tests.embedding import HashingEmbedder
-
-
-class Nameless(HashingEmbedder):
-    """Leaves the speaker's name out, so that vectors do not depend on when a name was learned."""
-
-    def encode(self, texts: Any) -> Vectors:
-        return super().encode([text.partition(": ")[2] or text for text in texts])
 
 
 class World:
@@ -53,7 +46,8 @@ class World:
         self.index = vectors or MemoryIndex(self.embedder.dimensions)
         self.forest = Forest(k=k, lifecycle_markers=lifecycle_markers)
         self.numbers = numbers or Retrieval()
-        self.bench = Bench(self.store, self.index, k, words or Summarizing())
+        self.now = 0.0
+        self.bench = Bench(self.store, self.index, k, words or Summarizing(), clock=lambda: self.now)
 
     # ---- writing
     async def place(self, events: Iterable[Event]) -> None:
@@ -68,7 +62,8 @@ class World:
             await index(entries, self.store, self.index, self.embedder, DEFAULT_RULES)
 
     async def summarize(self, limit: int = 256) -> Summarized:
-        """Everything that is due."""
+        """Everything that is due. What was held before by a summariser that ended is free by now."""
+        self.now += 100.0
         return await summarize(self.bench, limit)
 
     async def tell(self, events: Iterable[Event]) -> Summarized:

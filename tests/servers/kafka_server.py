@@ -81,7 +81,7 @@ def free_port() -> int:
 
 def answers(bootstrap: str) -> bool:
     """Whether a broker answers a request for its API versions there."""
-    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    host, _, port = bootstrap.split(",", maxsplit=1)[0].rpartition(":")
     request = struct.pack(">hhih", 18, 0, 1, -1)
     try:
         with socket.create_connection((host, int(port)), 1) as link:

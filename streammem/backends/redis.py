@@ -1,0 +1,672 @@
+"""The structure store in Redis or a Redis Cluster: any number of processes write to it at the same time.
+
+Nothing is kept in the process. Every write is one or more atomic steps that commute and repeat, each within one key
+or one hash tag (redis_keys), and indexes are written again with everything that they list. What belongs to one channel
+has one hash tag, so that a batch takes few commands:
+
+    {channel}v  versions     message -> frames, one for each version      {channel}p  message -> its sequences
+    {channel}a… answers      sorted set for each target                   {channel}T  targets
+    {channel}r… reactions    hash for each message                        {channel}R  messages with reactions
+    {channel}n  counts       {place}s…  leaves of a sequence, sorted set  {place}x…   its redactions
+    {place}u    summaries    {workspace}f, g  facts, their generation     {workspace}i  its sequences, listed
+
+with an own tag as `place` for sequences that are not of one channel.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+from hashlib import blake2b
+from typing import Any, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from streammem.backends import redis_scripts as scripts
+from streammem.backends.redis_connection import Command, Connection, pieces
+from streammem.backends.redis_keys import Home, Place, home, place, quoted
+from streammem.core import events
+from streammem.core.registers import fact_key, fact_order
+from streammem.errors import MemoryFormatError, SettingsError
+from streammem.ports import Fact, StructureStore
+from streammem.records import (
+    Entry,
+    Leaf,
+    Sequence,
+    Summary,
+    Version,
+)
+
+FORMAT = 1
+"""The layout above. A break makes it 2."""
+
+SHELVES = 64
+"""The cache is spread over so many keys: it is the one part that grows without end and has no other name."""
+
+KEPT = ("card", "beats")
+"""What `clear` leaves alone, beside the cache and the generations of facts."""
+
+PAGE = 2000
+"""Leaves read at a time of a long sequence."""
+
+FEW = 100
+"""Sequences read at a time: many are short, and a page of each of them is in memory."""
+
+Value = TypeVar("Value")
+Name = TypeVar("Name")
+Arguments = tuple[Any, ...]
+Item = tuple[str, str, Arguments]
+"""Tag, key, and what a script is told of it."""
+
+_HEAD = 3
+"""Bytes before the first field of a packed Version: its fields are more than fifteen."""
+
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
+
+_pack = msgspec.msgpack.Encoder().encode
+_version = msgspec.msgpack.Decoder(Version).decode
+_summary = msgspec.msgpack.Decoder(Summary).decode
+_fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
+
+
+# ----------------------------------------------------------------------------------------------- what keys contain
+
+
+def framed(version: Version) -> bytes:
+    """A version as it is kept beside the others of its message: length, length of its identity, content.
+
+    The identity is the fields up to the hash: uid and core.registers.order.
+    """
+    raw = _pack(version)
+    identity = len(_pack((version.uid, version.number, version.deleted, version.hash))) - 1
+    return struct.pack(">IH", len(raw), identity) + raw
+
+
+def _frames(value: bytes) -> list[bytes]:
+    raws, at = [], 0
+    while at < len(value):
+        (length,) = struct.unpack_from(">I", value, at)
+        raws.append(value[at + 6 : at + 6 + length])
+        at += 6 + length
+    return raws
+
+
+def weighed(fact: Fact) -> bytes:
+    """A fact as it is kept: its order as bytes that compare as core.registers.fact_order does, what it says, itself.
+
+    What it says is a digest of all but the version.
+    """
+    number, absent, digest = fact_order(fact, events.content_hash(fact))
+    order = f"{number}\0{int(absent)}{digest}".encode()
+    said = blake2b(events.encode(msgspec.structs.replace(fact, version="0")), digest_size=16).digest()
+    return struct.pack(">H", len(order)) + order + said + events.encode(fact)
+
+
+def _json(value: bytes) -> bytes:
+    (length,) = struct.unpack_from(">H", value)
+    return value[18 + length :]
+
+
+def _sorted_facts(values: Iterable[bytes]) -> list[Any]:
+    return sorted((_fact.decode(_json(value)) for value in values), key=fact_key)
+
+
+def _leaves(flat: Many[Any]) -> tuple[Leaf, ...]:
+    """From uid, ts, uid, ts, ..."""
+    return tuple(Leaf(int(ts), uid.decode()) for uid, ts in zip(flat[::2], flat[1::2], strict=True))
+
+
+# -------------------------------------------------------------------------------------------------- few commands
+
+
+class Bundle(NamedTuple):
+    """What one script does for several keys of one tag: for each key a count and then the arguments of its items.
+
+    `numbers` says which items these are, in the order in which they are answered.
+    """
+
+    numbers: list[int]
+    keys: list[str]
+    arguments: list[Any]
+
+
+def _bundles(items: Iterable[Item]) -> Iterator[Bundle]:
+    tags: dict[str, dict[str, list[tuple[int, Arguments]]]] = defaultdict(lambda: defaultdict(list))
+    for number, (tag, key, arguments) in enumerate(items):
+        tags[tag][key].append((number, arguments))
+    for keys in tags.values():
+        bundle = Bundle([], [], [])
+        for key, piece in ((key, piece) for key, found in keys.items() for piece in pieces(found)):
+            if len(bundle.numbers) + len(piece) > MOST:
+                yield bundle
+                bundle = Bundle([], [], [])
+            bundle.numbers.extend(number for number, _ in piece)
+            bundle.keys.append(key)
+            bundle.arguments.append(len(piece))
+            for _, arguments in piece:
+                bundle.arguments.extend(arguments)
+        yield bundle
+
+
+def _grouped(items: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:
+    groups: dict[str, list[Value]] = defaultdict(list)
+    for name, item in items:
+        groups[name].append(item)
+    return groups
+
+
+def _by_channel(items: Iterable[tuple[str, Value]]) -> dict[str, list[tuple[str, Value]]]:
+    """(uid, value) as (message id, value), by the tag of the channel."""
+    groups: dict[str, list[tuple[str, Value]]] = defaultdict(list)
+    for uid, value in items:
+        tag, id_ = home(uid)
+        groups[tag].append((id_, value))
+    return groups
+
+
+def _flat_pieces(groups: Mapping[str, Many[tuple[str, Any]]]) -> Iterator[tuple[str, list[Any]]]:
+    """For each tag its pairs one after the other, in pieces."""
+    for tag, pairs in groups.items():
+        for piece in pieces(pairs):
+            yield tag, [part for pair in piece for part in pair]
+
+
+# ------------------------------------------------------------------------------------------------------ the store
+
+
+class RedisStructure(StructureStore):
+    """All keys begin with `prefix` and a colon."""
+
+    def __init__(self, url: str, prefix: str = "streammem", *, cluster: bool = False) -> None:
+        if not _PREFIX.fullmatch(prefix):
+            raise SettingsError(f"the Redis prefix {prefix!r} is wrong: letters, digits, dots, hyphens and underscores")
+        self._prefix = prefix + ":"
+        self._redis = Connection(url, scripts.STRUCTURE, cluster=cluster)
+
+    @classmethod
+    async def open(cls, url: str, prefix: str = "streammem", *, cluster: bool = False) -> Self:
+        """Connect, and check that what is there can be read: MemoryFormatError if another version wrote it.
+
+        A store that is not opened but made can `clear` such data.
+        """
+        store = cls(url, prefix, cluster=cluster)
+        try:
+            await store._check()
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def _check(self) -> None:
+        key = self._key("", "format")
+        _, found = await self._redis.run([("SET", key, FORMAT, "NX"), ("GET", key)])
+        if int(found) != FORMAT:
+            raise MemoryFormatError(
+                f"the memory {self._prefix[:-1]!r} in Redis at {self._redis.place} has format {int(found)}, this"
+                f" streammem reads {FORMAT}: use the one that wrote it, or run `streammem rebuild`"
+            )
+
+    async def close(self) -> None:
+        """Closing twice is no fault."""
+        await self._redis.close()
+
+    async def describe(self, card: bytes) -> bytes:
+        """Give the memory a card if it has none, and return the one that it has."""
+        key = self._key("", "card")
+        _, standing = await self._redis.run([("SET", key, card, "NX"), ("GET", key)])
+        return bytes(standing)
+
+    async def redescribe(self, card: bytes) -> None:
+        """Give the memory another card."""
+        await self._redis.run([("SET", self._key("", "card"), card)])
+
+    # ---- names
+    def _key(self, tag: str, kind: str, rest: str = "") -> str:
+        return f"{self._prefix}{{{tag}}}{kind}{rest}" if tag else f"{self._prefix}{kind}{rest}"
+
+    def _keys(self, tag: str, *kinds: str) -> list[str]:
+        return [self._key(tag, kind) for kind in kinds]
+
+    def _leaves_key(self, where: Place) -> str:
+        return self._key(where.tag, "s", where.rest)
+
+    @property
+    def _queue(self) -> list[str]:
+        return self._keys("due", "marks", "free", "held", "clock")
+
+    # ---- growing
+    async def register(self, versions: Many[Version]) -> None:
+        frames = _by_channel((version.uid, framed(version)) for version in versions)
+        commands = [scripts.REGISTER(self._keys(tag, "v", "n"), *flat) for tag, flat in _flat_pieces(frames)]
+        await self._redis.run([*self._list_channels(frames), *commands])
+
+    async def enter(self, entries: Many[Entry]) -> None:
+        places = {sequence: place(sequence) for sequence in {entry.sequence for entry in entries}}
+        leaves = [(places[e.sequence], (e.leaf.ts, e.leaf.uid)) for e in entries]
+        entered = [(where.tag, self._key(where.tag, "s", where.rest), leaf) for where, leaf in leaves]
+        commands = [scripts.ENTER(bundle.keys, *bundle.arguments) for bundle in _bundles(entered)]
+        await self._redis.run([*self._placed(entries, places), *commands, *self._listed(places)])
+
+    def _placed(self, entries: Many[Entry], places: Mapping[Sequence, Place]) -> list[Command]:
+        """Which sequences each message has a leaf in."""
+        names: dict[str, str] = {}
+        for entry in entries:
+            uid, name = entry.leaf.uid, places[entry.sequence].name + "\n"
+            known = names.get(uid)
+            names[uid] = name if known is None else known + name
+        channels = _by_channel(names.items())
+        commands = [scripts.PLACE(self._keys(tag, "p", "n"), *flat) for tag, flat in _flat_pieces(channels)]
+        return [*self._list_channels(channels), *commands]
+
+    def _listed(self, places: Mapping[Sequence, Place]) -> list[Command]:
+        """The indexes, with every batch: Redis may have forgotten them and nothing else."""
+        workspaces: dict[str, list[str]] = defaultdict(list)
+        for sequence, where in places.items():
+            workspaces[sequence.workspace].append(where.listed)
+        commands: list[Command] = [
+            ("ZADD", self._key(quoted(workspace), "i"), *[part for name in piece for part in (0, name)])
+            for workspace, names in workspaces.items()
+            for piece in pieces(names)
+        ]
+        return [*commands, *self._list("workspaces", workspaces)]
+
+    def _list_channels(self, tags: Iterable[str]) -> list[Command]:
+        return self._list("channels", tags)
+
+    def _list(self, index: str, names: Iterable[str]) -> list[Command]:
+        return [("SADD", self._key("", index), *piece) for piece in pieces(list(names))]
+
+    async def link(self, answerings: Many[Answering]) -> None:
+        homes = [(home(a.target), (a.leaf.ts, a.leaf.uid)) for a in answerings]
+        linked = [(tag, self._key(tag, "a", id_), leaf) for (tag, id_), leaf in homes]
+        targets: dict[str, set[str]] = defaultdict(set)
+        for (tag, id_), _ in homes:
+            targets[tag].add(id_)
+        listed = [("SADD", self._key(tag, "T"), *piece) for tag, ids in targets.items() for piece in pieces(list(ids))]
+        commands = [scripts.LINK([self._key(b.tag, "n"), *b.keys], *b.arguments) for b in _bundles(linked)]
+        await self._redis.run([*self._list_channels(targets), *listed, *commands])
+
+    async def learn(self, facts: Many[Fact]) -> list[Fact]:
+        given = [msgspec.structs.replace(fact, ingest=None) for fact in facts]  # how it came must not show in checksums
+        directory = [(i, quoted(f.workspace)) for i, f in enumerate(given) if not isinstance(f, ReactionEvent)]
+        reactions = [
+            (i, home(events.uid(f.workspace, f.channel, f.message)))
+            for i, f in enumerate(given)
+            if isinstance(f, ReactionEvent)
+        ]
+        asked = [*self._learnt(given, directory), *self._reacted(given, reactions)]
+        replies = await self._redis.run(
+            [
+                *self._list("workspaces", dict.fromkeys(fact.workspace for fact in given)),
+                *self._list_channels(dict.fromkeys(where.tag for _, where in reactions)),
+                *(command for _, command in asked),
+            ]
+        )
+        stood = {
+            numbers[place]
+            for (numbers, _), found in zip(asked, replies[len(replies) - len(asked) :], strict=True)
+            for place in found
+        }
+        return list({fact_key(fact): fact for i, fact in enumerate(given) if i in stood}.values())
+
+    def _learnt(self, given: Many[Fact], numbered: Iterable[tuple[int, str]]) -> Iterable[tuple[Many[int], Command]]:
+        """Commands that learn directory facts, each with the numbers of the facts in it."""
+        for workspace, numbers in _grouped(numbered).items():
+            for piece in pieces(numbers):
+                flat = [part for i in piece for part in (_pack(fact_key(given[i])), weighed(given[i]))]
+                yield piece, scripts.LEARN(self._keys(workspace, "f", "g"), *flat)
+
+    def _reacted(self, given: Many[Fact], numbered: Iterable[tuple[int, Home]]) -> Iterable[tuple[Many[int], Command]]:
+        """Commands that learn reactions, each with the numbers of the facts in it."""
+        ids = dict(numbered)
+        for tag, numbers in _grouped((i, where.tag) for i, where in ids.items()).items():
+            for piece in pieces(numbers):
+                messages = list(dict.fromkeys(ids[i].id for i in piece))
+                places = {id_: place for place, id_ in enumerate(messages, start=3)}
+                keys = [*self._keys(tag, "R", "n"), *(self._key(tag, "r", id_) for id_ in messages)]
+                flat: list[Any] = []
+                for i in piece:
+                    flat += (places[ids[i].id], ids[i].id, _pack(fact_key(given[i])), weighed(given[i]))
+                yield piece, scripts.REACT(keys, *flat)
+
+    async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+        least: dict[Sequence, Leaf] = {}
+        for sequence, leaf in marks:
+            known = least.setdefault(sequence, leaf)
+            if leaf < known:
+                least[sequence] = leaf
+        await self._redis.run(
+            [
+                scripts.MARK(self._queue, *[part for s, leaf in piece for part in (place(s).name, leaf.ts, leaf.uid)])
+                for piece in pieces(list(least.items()))
+            ]
+        )
+
+    async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+        places = [(place(sequence), leaf) for sequence, leaf in marks]
+        redacted = [(w.tag, self._key(w.tag, "x", w.rest), (f"{leaf.ts} {leaf.uid}",)) for w, leaf in places]
+        commands = [scripts.REDACT(bundle.keys, *bundle.arguments) for bundle in _bundles(redacted)]
+        await self._redis.run([*self._list("redacted", dict.fromkeys(w.name for w, _ in places)), *commands])
+
+    # ---- reading the forests
+    async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:
+        values = await self._fields("v", map(home, uids))
+        return [tuple(map(_version, _frames(value))) if value else () for value in values]
+
+    async def _fields(self, kind: str, homes: Iterable[tuple[str, str]]) -> list[Any]:
+        """The fields of hashes, one hash for each tag, in the order asked."""
+        groups: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for number, (tag, field) in enumerate(homes):
+            groups[tag].append((number, field))
+        asked = [(tag, piece) for tag, fields in groups.items() for piece in pieces(fields)]
+        replies = await self._redis.run(
+            [("HMGET", self._key(tag, kind), *[field for _, field in piece]) for tag, piece in asked]
+        )
+        values: list[Any] = [None] * sum(map(len, groups.values()))
+        for (_, piece), found in zip(asked, replies, strict=True):
+            for (number, _), value in zip(piece, found, strict=True):
+                values[number] = value
+        return values
+
+    async def placements(self, uids: Many[str]) -> list[tuple[Stand, ...]]:
+        placed = [
+            sorted(map(sequence_of, value.decode().split("\n")[:-1])) if value else []
+            for value in await self._fields("p", map(home, uids))
+        ]
+        asked = [(sequence, (uid,)) for uid, sequences in zip(uids, placed, strict=True) for sequence in sequences]
+        found = iter(await self._of_sequences(scripts.STANDS, asked, width=2))
+        stands = [[Stand(sequence, *next(found)) for sequence in sequences] for sequences in placed]
+        return [tuple(stand for stand in known if stand.rank >= 0) for known in stands]
+
+    async def _of_sequences(self, script: Script, asked: Many[tuple[Sequence, Arguments]], width: int = 1) -> list[Any]:
+        """What a script says of each: `width` values, as a tuple where that is more than one."""
+        places = [(place(sequence), arguments) for sequence, arguments in asked]
+        return await self._each(script, [(w.tag, self._key(w.tag, "s", w.rest), given) for w, given in places], width)
+
+    async def _each(self, script: Script, items: Many[Item], width: int = 1) -> list[Any]:
+        bundles = list(_bundles(items))
+        replies = await self._redis.run([script(bundle.keys, *bundle.arguments) for bundle in bundles])
+        values: list[Any] = [None] * len(items)
+        for bundle, found in zip(bundles, replies, strict=True):
+            said = found if width == 1 else zip(*[iter(found)] * width, strict=True)
+            for number, value in zip(bundle.numbers, said, strict=True):
+                values[number] = value
+        return values
+
+    async def leaves(self, spans: Many[Span]) -> list[tuple[Leaf, ...]]:
+        cut = [(span, max(span.start, 0), max(span.stop, 0)) for span in spans]
+        asked = [(span.sequence, (start, stop - 1)) for span, start, stop in cut if start < stop]
+        found = iter(await self._of_sequences(scripts.LEAVES, asked))
+        return [_leaves(next(found)) if start < stop else () for _, start, stop in cut]
+
+    async def ranks(self, leaves: Many[tuple[Sequence, Leaf]]) -> list[int]:
+        return await self._of_sequences(scripts.RANKS, [(sequence, (leaf.ts, leaf.uid)) for sequence, leaf in leaves])
+
+    async def sizes(self, sequences: Many[Sequence]) -> list[int]:
+        places = map(place, sequences)
+        return await self._redis.run([("ZCARD", self._key(where.tag, "s", where.rest)) for where in places])
+
+    async def answers(self, uids: Many[str]) -> list[tuple[Leaf, ...]]:
+        asked = [(tag, self._key(tag, "a", id_), (0, -1)) for tag, id_ in map(home, uids)]
+        return [_leaves(flat) for flat in await self._each(scripts.LEAVES, asked)]
+
+    async def sequences(self, workspace: str, view: str | None = None, tree: str | None = None) -> list[Sequence]:
+        wanted = [part for part in (view, tree if view is not None else None) if part is not None]
+        start = "".join(f"{quoted(part)}/" for part in wanted)
+        found = [sequence async for sequence in self._sequences(workspace, start)]
+        return sorted(sequence for sequence in found if tree is None or sequence.tree == tree)
+
+    async def _sequences(self, workspace: str, start: str = "") -> AsyncIterator[Sequence]:
+        """The sequences of a workspace whose listed names begin so, as many as there are, in pieces."""
+        key, name = self._key(quoted(workspace), "i"), quoted(workspace)
+        low, high = f"[{start}", f"({_after(start)}" if start else "+"
+        while low:
+            [found] = await self._redis.run([("ZRANGEBYLEX", key, low, high, "LIMIT", 0, PIECE)])
+            for listed in found:
+                yield sequence_of(f"{name}/{listed.decode()}")
+            low = f"({found[-1].decode()}" if len(found) == PIECE else ""
+
+    async def workspaces(self) -> list[str]:
+        return sorted(await self._members(self._key("", "workspaces")))
+
+    async def _members(self, key: str) -> set[str]:
+        """All members of a set."""
+        return {name.decode() async for piece in self._walk("SSCAN", key) for name in piece}
+
+    async def _walk(self, command: str, key: str) -> AsyncIterator[Any]:
+        """A hash or set in pieces. None comes twice, because nothing is ever taken out of those that are walked."""
+        cursor: int | None = None
+        while cursor != 0:
+            [(cursor, piece)] = await self._redis.run([(command, key, cursor or 0, "COUNT", PIECE)])
+            yield piece
+
+    async def facts(self, workspace: str) -> list[DirectoryEvent]:
+        [values] = await self._redis.run([("HVALS", self._key(quoted(workspace), "f"))])
+        return _sorted_facts(values)
+
+    async def facts_generation(self, workspace: str) -> int:
+        """Facts that say what they said before, only later, do not count: every message hints at its channel's name."""
+        [number] = await self._redis.run([("GET", self._key(quoted(workspace), "g"))])
+        return int(number or 0)
+
+    async def reactions(self, workspace: str, channel: str, message: str) -> list[ReactionEvent]:
+        tag, id_ = home(events.uid(workspace, channel, message))
+        [values] = await self._redis.run([("HVALS", self._key(tag, "r", id_))])
+        return _sorted_facts(values)
+
+    # ---- summarising
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
+        if limit <= 0:
+            return []
+        until = [repr(float(now + lease))] if lease else []
+        [flat] = await self._redis.run([scripts.DUE(self._queue[:3], limit, repr(float(now)), *until)])
+        return [_due(name, mark) for name, mark in zip(flat[::2], flat[1::2], strict=True)]
+
+    async def hold(self, due: Many[Due], until: float) -> None:
+        await self._redis.run(
+            [scripts.HOLD(self._queue[:3], repr(float(until)), *_names_and_generations(piece)) for piece in pieces(due)]
+        )
+
+    async def settle(self, due: Many[Due]) -> list[Due]:
+        parts = list(pieces(due))
+        replies = await self._redis.run(
+            [scripts.SETTLE(self._queue[:3], *_names_and_generations(piece)) for piece in parts]
+        )
+        return [piece[i] for piece, gone in zip(parts, replies, strict=True) for i in gone]
+
+    async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
+        places = map(place, sequences)
+        found = await self._redis.run([("HGETALL", self._key(where.tag, "x", where.rest)) for where in places])
+        return [_redactions(serials) for serials in found]
+
+    async def summaries(self, nodes: Many[NodeId]) -> list[Summary | None]:
+        values = await self._fields("u", map(_summary_home, nodes))
+        return [_summary(value) if value else None for value in values]
+
+    async def keep(self, summaries: Many[Summary]) -> None:
+        kept = [(*_summary_home(summary.node), summary) for summary in summaries]
+        fields = _grouped((tag, (field, _pack(summary))) for tag, field, summary in kept)
+        commands: list[Command] = [("HSET", self._key(tag, "u"), *flat) for tag, flat in _flat_pieces(fields)]
+        await self._redis.run([*self._list("summarised", fields), *commands])
+
+    async def drop(self, nodes: Many[NodeId]) -> None:
+        fields = _grouped(map(_summary_home, nodes))
+        await self._redis.run(
+            [("HDEL", self._key(tag, "u"), *piece) for tag, names in fields.items() for piece in pieces(names)]
+        )
+
+    async def cached(self, keys: Many[str]) -> list[str | None]:
+        values = await self._fields("texts", ((_shelf(key), key) for key in keys))
+        return [None if value is None else value.decode() for value in values]
+
+    async def cache(self, texts: Mapping[str, str]) -> None:
+        fields = _grouped((_shelf(key), (key, text)) for key, text in texts.items())
+        await self._redis.run([("HSET", self._key(shelf, "texts"), *flat) for shelf, flat in _flat_pieces(fields)])
+
+    # ---- offsets and the whole
+    async def applied(self, name: str) -> Position:
+        [places] = await self._redis.run([("HGETALL", self._key("", "applied/", name))])
+        return {int(partition): int(place) for partition, place in sorted(places.items())}
+
+    async def advance(self, name: str, position: Position) -> None:
+        """Never goes back: of two places in a partition the greater stands."""
+        flat = [part for pair in position.items() for part in pair]
+        await self._redis.run([scripts.ADVANCE([self._key("", "applied/", name)], *flat)] if flat else [])
+
+    async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Pieces of a few thousand rows. Written to meanwhile, it gives some of that and none of it twice."""
+        workspaces, channels = await self.workspaces(), sorted(await self._members(self._key("", "channels")))
+        for tag in channels:
+            async for piece in self._walk("HSCAN", self._key(tag, "v")):
+                for value in piece.values():
+                    for raw in _frames(value):
+                        yield "version", raw
+        for workspace in workspaces:
+            async for entry in self._entries(workspace):
+                yield "entry", _pack(entry)
+        for tag in channels:
+            async for answering in self._answerings(tag):
+                yield "answering", _pack(answering)
+        async for raw in self._facts(workspaces, channels):
+            yield "fact", raw
+
+    async def _entries(self, workspace: str) -> AsyncIterator[Entry]:
+        batch: list[Sequence] = []
+        async for sequence in self._sequences(workspace):
+            batch.append(sequence)
+            if len(batch) == FEW:
+                async for entry in self._entries_of(batch):
+                    yield entry
+                batch = []
+        async for entry in self._entries_of(batch):
+            yield entry
+
+    async def _entries_of(self, sequences: Many[Sequence]) -> AsyncIterator[Entry]:
+        keys = {
+            sequence: self._key(where.tag, "s", where.rest) for sequence in sequences for where in [place(sequence)]
+        }
+        async for sequence, leaf in self._runs(keys):
+            yield Entry(sequence, leaf)
+
+    async def _answerings(self, tag: str) -> AsyncIterator[Answering]:
+        async for piece in self._walk("SSCAN", self._key(tag, "T")):
+            for ids in pieces([id_.decode() for id_ in piece], FEW):
+                keys = {uid_start(tag) + id_: self._key(tag, "a", id_) for id_ in ids}
+                async for target, leaf in self._runs(keys):
+                    yield Answering(target, leaf)
+
+    async def _runs(self, keys: Mapping[Name, str]) -> AsyncIterator[tuple[Name, Leaf]]:
+        """The leaves of sorted sets, the first of all of them at once and those of the long ones page by page."""
+        commands = [("ZRANGE", key, 0, PAGE - 1, "WITHSCORES") for key in keys.values()]
+        for (name, key), reply in zip(keys.items(), await self._redis.run(commands), strict=True):
+            page, last, start = _leaves(reply), None, 0
+            while page:
+                for leaf in page:
+                    if last is None or last < leaf:  # what came in before it has moved it to this page again
+                        yield name, leaf
+                        last = leaf
+                if len(page) < PAGE:
+                    break
+                start += PAGE
+                [reply] = await self._redis.run([("ZRANGE", key, start, start + PAGE - 1, "WITHSCORES")])
+                page = _leaves(reply)
+
+    async def _facts(self, workspaces: Iterable[str], channels: Iterable[str]) -> AsyncIterator[bytes]:
+        for workspace in workspaces:
+            async for piece in self._walk("HSCAN", self._key(quoted(workspace), "f")):
+                for value in piece.values():
+                    yield _json(value)
+        for tag in channels:
+            async for piece in self._walk("SSCAN", self._key(tag, "R")):
+                replies = await self._redis.run([("HVALS", self._key(tag, "r", id_.decode())) for id_ in piece])
+                for value in (value for values in replies for value in values):
+                    yield _json(value)
+
+    async def counts(self) -> dict[str, int]:
+        channels = await self._members(self._key("", "channels"))
+        totals = Counter[str]()
+        commands = [command for tag in channels for command in self._counting(tag)]
+        replies = await self._redis.run(commands)
+        for messages, numbers in zip(replies[::2], replies[1::2], strict=True):
+            totals["messages"] += messages
+            totals.update({name.decode(): int(number) for name, number in numbers.items()})
+        return {
+            **{name: totals[name] for name in ("messages", "versions", "leaves")},
+            **await self._forests(),
+            "answers": totals["answers"],
+            "facts": await self._total("HLEN", [self._key(quoted(w), "f") for w in await self.workspaces()]),
+            "reactions": totals["reactions"],
+            "due": await self._total("HLEN", self._queue[:1]),
+            "redactions": await self._redacted(),
+            "summaries": await self._total(
+                "HLEN", [self._key(tag, "u") for tag in await self._members(self._key("", "summarised"))]
+            ),
+            "cached_texts": await self._total("HLEN", [self._key(str(shelf), "texts") for shelf in range(SHELVES)]),
+        }
+
+    def _counting(self, tag: str) -> list[Command]:
+        return [("HLEN", self._key(tag, "v")), ("HGETALL", self._key(tag, "n"))]
+
+    async def _forests(self) -> dict[str, int]:
+        """Sequences, and trees by view."""
+        views = Counter[str]()
+        actors: set[tuple[str, str]] = set()
+        for workspace in await self.workspaces():
+            async for sequence in self._sequences(workspace):
+                views[sequence.view] += 1
+                if sequence.view == "actor":
+                    actors.add((workspace, sequence.tree))
+        trees = {"channel_trees": views["channel"], "actor_trees": len(actors), "artifact_sequences": views["artifact"]}
+        return {"sequences": views.total(), **trees}
+
+    async def _redacted(self) -> int:
+        names = await self._members(self._key("", "redacted"))
+        places = [place(sequence_of(name)) for name in names]
+        fields = await self._total("HLEN", [self._key(where.tag, "x", where.rest) for where in places])
+        return fields - len(places)  # one of each is its serial
+
+    async def _total(self, command: str, keys: Many[str]) -> int:
+        return sum(await self._redis.run([(command, key) for key in keys]))
+
+    async def clear(self) -> None:
+        """Numbers that tell new from old go on from where they were, so that nothing read before fits what comes."""
+        kept = {self._key("", name).encode() for name in KEPT}
+        kept |= {self._key("due", "clock").encode(), *(self._key(str(n), "texts").encode() for n in range(SHELVES))}
+        turning = f"{self._prefix}{{".encode()
+        async for names in self._redis.scan(f"{self._prefix}*"):
+            generations = [name for name in names if name.startswith(turning) and name.endswith(b"}g")]
+            gone = [name for name in names if name not in kept and name not in generations]
+            turned = [scripts.TURN([name.decode()]) for name in generations]
+            await self._redis.run([*(("UNLINK", name) for name in gone), *turned])
+        await self._redis.run([("SET", self._key("", "format"), FORMAT)])
+
+
+def _after(start: str) -> str:
+    """What comes right after every name that begins so. The last character is a slash."""
+    return start[:-1] + "0"
+
+
+def _due(name: bytes, mark: bytes) -> Due:
+    generation, _, ts, uid = mark.decode().split(" ", 3)
+    return Due(sequence_of(name.decode()), int(generation), Leaf(int(ts), uid))
+
+
+def _names_and_generations(due: Iterable[Due]) -> list[Any]:
+    return [part for mark in due for part in (place(mark.sequence).name, mark.generation)]
+
+
+def _redactions(serials: Mapping[bytes, bytes]) -> tuple[Redaction, ...]:
+    found = [(field.decode().split(" ", 1), int(serial)) for field, serial in serials.items() if field]
+    return tuple(sorted((Redaction(Leaf(int(ts), uid), serial) for (ts, uid), serial in found), key=lambda r: r.leaf))
+
+
+def _summary_home(node: NodeId) -> tuple[str, str]:
+    where = place(node.sequence)
+    return where.tag, f"{where.rest}|{node.level}/{node.index}"
+
+
+def _shelf(key: str) -> str:
+    return str(zlib.crc32(key.encode()) % SHELVES)

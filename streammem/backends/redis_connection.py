@@ -1,0 +1,188 @@
+"""One conversation with a Redis server or cluster: commands by the batch, scripts, and what its errors mean."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Sequence as Many
+from typing import Any
+
+from streammem.errors import MissingExtraError, SettingsError, StreammemError, TransientError
+
+try:
+    from redis import exceptions as fault
+    from redis.asyncio import Redis, RedisCluster
+    from redis.asyncio.connection import parse_url
+    from redis.asyncio.retry import Retry
+    from redis.backoff import ConstantBackoff
+except ModuleNotFoundError as error:
+    raise MissingExtraError("redis", "redis") from error
+
+Command = tuple[Any, ...]
+
+PIECE = 1000
+"""Commands in one pipeline: more would keep their replies in memory on both sides."""
+
+MOST = 500
+"""What one script is given to do: nobody else is served meanwhile."""
+
+WAIT = 10.0
+"""Seconds for a connection and for each reply."""
+
+_AWAY = (
+    fault.ConnectionError,
+    fault.TimeoutError,
+    fault.ReadOnlyError,
+    fault.ClusterDownError,
+    fault.TryAgainError,
+    fault.SlotNotCoveredError,
+    fault.OutOfMemoryError,
+    OSError,
+)
+_BUSY = ("LOADING", "BUSY", "OOM", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS")
+_REFUSED = (fault.AuthenticationError, fault.AuthorizationError, fault.NoPermissionError)
+
+
+class Script:
+    """A Lua script: one atomic step within one key, or within the keys of one hash tag."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+    def __call__(self, keys: Many[str], *arguments: Any) -> Command:
+        """The command that runs it."""
+        return ("EVALSHA", self.digest, len(keys), *keys, *arguments)
+
+
+class Connection:
+    """Connects when first used, and again after every loss. Errors come out as those of the tree."""
+
+    def __init__(self, url: str, scripts: Iterable[Script], *, cluster: bool = False) -> None:
+        try:
+            parts = parse_url(url)
+        except ValueError as error:
+            raise SettingsError(f"the Redis URL is wrong: {error}") from None
+        self.place = str(parts.get("path") or f"{parts.get('host', 'localhost')}:{parts.get('port', 6379)}")
+        self._scripts = {script.digest: script for script in scripts}
+        self._cluster = cluster
+        options: dict[str, Any] = {
+            "socket_timeout": WAIT,
+            "socket_connect_timeout": WAIT,
+            "health_check_interval": 30,
+            "protocol": 2,
+            "retry": Retry(ConstantBackoff(0.05), 1),  # one: a connection that broke while idle. Callers wait longer
+        }
+        try:
+            self._client: Any = (RedisCluster if cluster else Redis).from_url(url, **options)
+        except (fault.RedisClusterException, ValueError, TypeError) as error:
+            raise SettingsError(f"the Redis URL of {self.place} cannot be used: {error}") from None
+
+    async def close(self) -> None:
+        """Closing twice is no fault."""
+        await self._client.aclose()
+
+    async def run(self, commands: Many[Command]) -> list[Any]:
+        """The replies to these commands, in order. They are no transaction: others may come in between."""
+        replies: list[Any] = []
+        for start in range(0, len(commands), PIECE):
+            replies += await self._piece(commands[start : start + PIECE])
+        return replies
+
+    async def _piece(self, commands: Many[Command]) -> list[Any]:
+        replies = await self._sent(commands)
+        unknown = [i for i, reply in enumerate(replies) if isinstance(reply, fault.NoScriptError)]
+        if unknown:  # a server that started anew or was told to forget: only these did nothing
+            await self._load({commands[i][1] for i in unknown})
+            again = await self._sent([commands[i] for i in unknown])
+            for i, reply in zip(unknown, again, strict=True):
+                replies[i] = reply
+        for command, reply in zip(commands, replies, strict=True):
+            if isinstance(reply, Exception):
+                raise self._explained(reply, command[0]) from reply
+        return replies
+
+    async def _sent(self, commands: Many[Command]) -> list[Any]:
+        try:
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(await pipeline.execute(raise_on_error=False))
+        except Exception as error:
+            explained = self._explained(error, commands[0][0])
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def _load(self, digests: Iterable[str]) -> None:
+        for digest in sorted(digests):
+            await self._everywhere("SCRIPT LOAD", self._scripts[digest].text)
+
+    async def _everywhere(self, *command: Any) -> None:
+        """Run a command on every primary."""
+        for node in await self._nodes():
+            await self._one(command, node)
+
+    async def _nodes(self) -> list[dict[str, Any]]:
+        """For each primary the options that send a command there."""
+        if not self._cluster:
+            return [{}]
+        await self._guarded(self._client.initialize(), "CLUSTER SLOTS")
+        return [{"target_nodes": node} for node in self._client.get_primaries()]
+
+    async def _one(self, command: Command, node: dict[str, Any]) -> Any:
+        return await self._guarded(self._client.execute_command(*command, **node), command[0])
+
+    async def _guarded(self, call: Any, name: str) -> Any:
+        try:
+            return await call
+        except Exception as error:
+            explained = self._explained(error, name)
+            if explained is error:
+                raise
+            raise explained from error
+
+    async def scan(self, pattern: str) -> AsyncIterator[list[bytes]]:
+        """The names of the keys like `pattern`, in pieces; some may come twice."""
+        for node in await self._nodes():
+            cursor: int | None = None
+            while cursor != 0:
+                reply = await self._one(("SCAN", cursor or 0, "MATCH", pattern, "COUNT", PIECE), node)
+                cursor, names = _scanned(reply)
+                yield names
+
+    def _explained(self, error: Exception, name: str) -> Exception:
+        """The error of the tree that says what this one means for the caller; itself when it is a fault of ours."""
+        if isinstance(error, StreammemError):
+            return error
+        said = str(error).partition("\n")[0]
+        if isinstance(error, _REFUSED):
+            return SettingsError(
+                f"Redis at {self.place} refuses us ({said}): check user, password and rights in its URL"
+            )
+        if isinstance(error, fault.MovedError | fault.AskError):
+            return SettingsError(f"Redis at {self.place} is a cluster: set `cluster` for it")
+        if "Cluster mode is not enabled" in said or "cluster support disabled" in said:
+            return SettingsError(f"Redis at {self.place} is no cluster: do not set `cluster` for it")
+        if "DB index" in said or "SELECT is not allowed" in said:
+            return SettingsError(f"Redis at {self.place} has no such database ({said}): mend the number in its URL")
+        away = isinstance(error, _AWAY) or (
+            isinstance(error, fault.RedisClusterException) and "connect" in said.lower()
+        )
+        if away or said.startswith(_BUSY):
+            return TransientError(f"cannot reach Redis at {self.place} for {name} now: {said or type(error).__name__}")
+        return error
+
+
+def _scanned(reply: Any) -> tuple[int, list[bytes]]:
+    """A cluster answers by node."""
+    if isinstance(reply, dict):
+        (reply,) = reply.values()
+    cursor, names = reply
+    return int(cursor), list(names)
+
+
+def pieces(items: Many[Any], size: int = MOST) -> Iterator[Many[Any]]:
+    """A long list in parts: what one script does while nobody else is served."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
