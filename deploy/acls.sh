@@ -45,30 +45,32 @@ topics() {
   grant "$1" "$2" "${names[@]}"
 }
 
-# group PRINCIPAL "OPERATION..." PREFIX: consumer groups whose name begins so.
+# group PRINCIPAL OPERATION NAME [ARGUMENT...]: a consumer group, or with --resource-pattern-type prefixed all that begin so.
 group() {
-  grant "$1" "$2" --group "$prefix$3" --resource-pattern-type prefixed
+  grant "$1" "$2" --group "$prefix$3" "${@:4}"
 }
 
 topics exporter Write "$messages" "$directory"
 
+# Every role may refuse a record.
 topics ingest Read "$messages" "$directory"
 topics ingest Write "$log" "$dead_letter"
-group ingest Read streammem.ingest
+group ingest Read streammem-ingest
 
 topics structure Read "$log"
 topics structure Write "$dead_letter"
-group structure Read streammem.structure
+group structure Read streammem-structure
 
 topics index Read "$log"
 topics index Write "$dead_letter"
-group index Read streammem.index
+group index Read streammem-index
 
-group summarize Read streammem.summarize
+topics summarize Write "$dead_letter"
+group summarize Read streammem-summarize
 
 topics query Read "$queries"
 topics query Write "$answers" "$dead_letter"
-group query Read streammem.query
+group query Read streammem-query
 
 topics asker Write "$queries"
 topics asker Read "$answers"
@@ -77,4 +79,4 @@ topics operator "Create Describe DescribeConfigs Alter AlterConfigs" \
   "$messages" "$directory" "$log" "$dead_letter" "$queries" "$answers"
 topics operator Read "$log" "$dead_letter"
 topics operator Write "$messages" "$directory"
-group operator Describe streammem.
+group operator Describe streammem- --resource-pattern-type prefixed

@@ -15,24 +15,21 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from streammem import settings as configuration
-from streammem import wiring
 from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError
-from streammem.flows.answer import answer
+from streammem.flows.asking import Counter
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import Ingested, ingest
-from streammem.flows.sight import Desk
 from streammem.flows.stats import Stats, stats
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.verify import Verified, replay, verify
 from streammem.ports import Embedder, Vectors
 from streammem.records import Answer, Event, Position, Query
+from streammem.wiring import embedded
 
 if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
@@ -57,7 +54,7 @@ async def open_memory(
     Raises SettingsError (and MemoryHeldError, MemoryFormatError) with one line that says what to do.
     """
     chosen = settings or configuration.load()
-    parts = wiring.open_embedded(Path(path), chosen, create=create, rebuild=rebuild, embedder=embedder)
+    parts = embedded.open_embedded(Path(path), chosen, create=create, rebuild=rebuild, embedder=embedder)
     try:
         yield Memory(parts)
     finally:
@@ -67,10 +64,10 @@ async def open_memory(
 class Memory:
     """An open memory. Safe to use from many tasks of one event loop."""
 
-    def __init__(self, parts: wiring.Embedded) -> None:
+    def __init__(self, parts: embedded.Embedded) -> None:
         self._parts = parts
         self._writing = asyncio.Lock()
-        self._directories: dict[str, tuple[int, Directory]] = {}
+        self._counter: Counter | None = None
         self._behind = True
 
     # ------------------------------------------------------------------------------------------------ writing
@@ -171,39 +168,23 @@ class Memory:
         """Answer a query record."""
         if self._behind:
             await self.settle()
-        known = await self._parts.structure.workspaces()
-        query = msgspec.structs.replace(query, workspace=query.workspace or self._only(known))
-        if query.workspace not in known:
-            raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
-        directory = await self.directory(query.workspace)
-        parts = self._parts
-        desk = Desk(
-            parts.structure,
-            parts.index,
-            parts.embedder,
-            directory,
-            parts.rules,
-            parts.settings.forest,
-            parts.settings.retrieval,
-        )
-        return await answer(query, desk)
+        if query.wait_for and not positions.covers(await self._parts.log.end(), query.wait_for.log):
+            raise QueryError(
+                f"this memory's log ends at {positions.written(await self._parts.log.end()) or 'its start'}"
+            )
+        return await self._counting().ask(query)
 
-    @staticmethod
-    def _only(workspaces: list[str]) -> str:
-        if len(workspaces) > 1:
-            raise QueryError(f"this memory has several workspaces, name one of them: {', '.join(workspaces)}")
-        if not workspaces:
-            raise QueryError("this memory is empty: import something first")
-        return workspaces[0]
+    def _counting(self) -> Counter:
+        """Where questions are put, made for the first of them: the index is not opened before."""
+        if self._counter is None:
+            parts = self._parts
+            numbers = (parts.settings.forest, parts.settings.retrieval)
+            self._counter = Counter(parts.structure, parts.index, parts.embedder, parts.rules, *numbers)
+        return self._counter
 
     async def directory(self, workspace: str) -> Directory:
-        """The directory of a workspace as it stands; read anew only when a fact has changed."""
-        generation = await self._parts.structure.facts_generation(workspace)
-        known = self._directories.get(workspace)
-        if known is None or known[0] != generation:
-            known = (generation, Directory(await self._parts.structure.facts(workspace)))
-            self._directories[workspace] = known
-        return known[1]
+        """The directory of a workspace as it stands."""
+        return await self._counting().directory(workspace)
 
     # --------------------------------------------------------------------------------------------- caretaking
 

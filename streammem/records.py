@@ -199,11 +199,12 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An input record that could not be used, and where it stood."""
+    """An input record that could not be used, and where it stood. `place` counts from 0 in what was given together."""
 
     reason: str
     detail: str = ""
     origin: str = ""
+    place: int = 0
 
 
 # ---------------------------------------------------------------------------------------------- the forests
@@ -456,6 +457,18 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 # ------------------------------------------------------------------------------------------------ the stream
+
+
+class Received(msgspec.Struct, gc=False, frozen=True, kw_only=True):
+    """A record as it came from a topic. `topic` is its name without the prefix, `at` its time stamp in µs."""
+
+    topic: str
+    partition: int
+    offset: int
+    at: int
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: tuple[tuple[str, bytes], ...] = ()
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

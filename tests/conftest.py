@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.servers import kafka_server
+from tests.servers import kafka_server, redis_server
 
 
 @pytest.fixture(scope="session")
@@ -53,3 +53,45 @@ def own_kafka(tmp_path: Path) -> Iterator[kafka_server.KafkaServer]:
         missing(error)
     yield server
     server.end()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The Redis of this process: the one that STREAMMEM_TEST_REDIS names, or one of our own."""
+    named = os.environ.get("STREAMMEM_TEST_REDIS")
+    if named:
+        yield named
+        return
+    yield from _running(tmp_path_factory.mktemp("redis"), cluster=False)
+
+
+@pytest.fixture(scope="session")
+def redis_cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Redis Cluster of one node: it refuses a step that touches two hash slots."""
+    yield from _running(tmp_path_factory.mktemp("redis-cluster"), cluster=True)
+
+
+def _running(folder: Path, *, cluster: bool) -> Iterator[str]:
+    try:
+        server = redis_server.RedisServer(folder, cluster=cluster)
+    except redis_server.Unavailable as error:
+        missing(error)
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[redis_server.RedisServer]:
+    """A Redis of the test's own that keeps what it is told, to be stopped, killed and started again."""
+    try:
+        server = redis_server.RedisServer(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
+    except redis_server.Unavailable as error:
+        missing(error)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_prefix() -> str:
+    """Before the names of a test's keys, so that tests do not meet."""
+    return f"t{uuid4().hex[:10]}"

@@ -12,7 +12,10 @@ from qdrant_client import AsyncQdrantClient
 from streammem.backends.qdrant_server import QdrantIndex
 
 SERVER = os.environ.get("STREAMMEM_TEST_QDRANT", "")
-needs_server = pytest.mark.skipif(not SERVER, reason="STREAMMEM_TEST_QDRANT names no Qdrant server: NOT RUN")
+
+needs_server = pytest.mark.skipif(
+    not SERVER, reason="NOT RUN, like the contract suite on it: STREAMMEM_TEST_QDRANT names no Qdrant server"
+)
 
 quiet = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant:UserWarning")
 """Local mode says that it ignores payload indexes. The tests that look at them answer for the server themselves."""

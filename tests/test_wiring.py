@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from streammem import open_memory, wiring
+from streammem import open_memory
+from streammem.wiring import embedded
 from streammem.core.numbers import Forest
 from streammem.errors import MemoryFormatError, MemoryHeldError, SettingsError
 from streammem.settings import Settings
@@ -88,7 +89,7 @@ async def test_a_second_opening_waits_and_then_names_the_holder(memory: Path) ->
 
 
 async def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * 2**20))
+    monkeypatch.setattr(embedded.shutil, "disk_usage", lambda _: SimpleNamespace(free=5 * 2**20))
     with pytest.raises(SettingsError, match="only 5 MB are free"):
         async with opened(tmp_path / "m"):
             pass

@@ -121,7 +121,7 @@ class QdrantIndex:
         make, and where the alias stands for another model's. With `rebuild` that alias is left alone until `switch`,
         and collections of another make are dropped and created again.
         """
-        await self._assert_server()
+        await self.check_server()
         if not rebuild:
             self._refuse_others(await self._used())
         self.fresh = await self._ensure(self._messages, rebuild)
@@ -139,10 +139,11 @@ class QdrantIndex:
         if self._owned:
             await self._client.close()
 
-    async def _assert_server(self) -> None:
+    async def check_server(self) -> None:
+        """Raise what is wrong with the server: it is away, too old, or no Qdrant."""
         try:
             info = await self._ask("ask for its version", self._client.info())
-        except ApiException as error:
+        except (ApiException, ValueError) as error:  # another status, or no JSON
             raise SettingsError(
                 f"{self._place} does not answer as a Qdrant server does: set the URL of one, http://HOST:6333"
             ) from error
@@ -165,7 +166,7 @@ class QdrantIndex:
             if name != collection.name:
                 raise MemoryFormatError(
                     f"{collection.alias} of Qdrant at {self._place} was indexed with {_described(metadata) or name}, "
-                    f"the settings say {self._description}: set the model back, or run `streammem rebuild` to index again"
+                    f"the settings say {self._description}: set the model back, or run `streammem rebuild`"
                 )
 
     async def _name(self, *, over: bool) -> None:

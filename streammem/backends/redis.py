@@ -15,10 +15,10 @@ with an own tag as `place` for sequences that are not of one channel.
 
 from __future__ import annotations
 
-import re
 import struct
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self, TypeVar
@@ -26,15 +26,22 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from streammem.backends import redis_scripts as scripts
-from streammem.backends.redis_connection import Command, Connection, pieces
-from streammem.backends.redis_keys import Home, Place, home, place, quoted
+from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
+from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
 from streammem.core.registers import fact_key, fact_order
-from streammem.errors import MemoryFormatError, SettingsError
-from streammem.ports import Fact, StructureStore
+from streammem.errors import MemoryFormatError
+from streammem.ports import Fact, Span, Stand, StructureStore
 from streammem.records import (
+    Answering,
+    DirectoryEvent,
+    Due,
     Entry,
     Leaf,
+    NodeId,
+    Position,
+    ReactionEvent,
+    Redaction,
     Sequence,
     Summary,
     Version,
@@ -49,7 +56,7 @@ SHELVES = 64
 KEPT = ("card", "beats")
 """What `clear` leaves alone, beside the cache and the generations of facts."""
 
-PAGE = 2000
+PAGE = 1000
 """Leaves read at a time of a long sequence."""
 
 FEW = 100
@@ -60,11 +67,6 @@ Name = TypeVar("Name")
 Arguments = tuple[Any, ...]
 Item = tuple[str, str, Arguments]
 """Tag, key, and what a script is told of it."""
-
-_HEAD = 3
-"""Bytes before the first field of a packed Version: its fields are more than fifteen."""
-
-_PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
 
 _pack = msgspec.msgpack.Encoder().encode
 _version = msgspec.msgpack.Decoder(Version).decode
@@ -78,7 +80,7 @@ _fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
 def framed(version: Version) -> bytes:
     """A version as it is kept beside the others of its message: length, length of its identity, content.
 
-    The identity is the fields up to the hash: uid and core.registers.order.
+    The identity is the fields up to the hash: uid and core.registers.order. Three bytes stand before the first field.
     """
     raw = _pack(version)
     identity = len(_pack((version.uid, version.number, version.deleted, version.hash))) - 1
@@ -105,6 +107,15 @@ def weighed(fact: Fact) -> bytes:
     return struct.pack(">H", len(order)) + order + said + events.encode(fact)
 
 
+def _place(reaction: ReactionEvent) -> tuple[str, str, str]:
+    return reaction.workspace, reaction.channel, reaction.message
+
+
+def _said(fact: Fact) -> tuple[msgspec.Raw, msgspec.Raw]:
+    """The register of a fact and its content, for a script."""
+    return binary(_pack(fact_key(fact))), binary(weighed(fact))
+
+
 def _json(value: bytes) -> bytes:
     (length,) = struct.unpack_from(">H", value)
     return value[18 + length :]
@@ -128,6 +139,7 @@ class Bundle(NamedTuple):
     `numbers` says which items these are, in the order in which they are answered.
     """
 
+    tag: str
     numbers: list[int]
     keys: list[str]
     arguments: list[Any]
@@ -137,12 +149,12 @@ def _bundles(items: Iterable[Item]) -> Iterator[Bundle]:
     tags: dict[str, dict[str, list[tuple[int, Arguments]]]] = defaultdict(lambda: defaultdict(list))
     for number, (tag, key, arguments) in enumerate(items):
         tags[tag][key].append((number, arguments))
-    for keys in tags.values():
-        bundle = Bundle([], [], [])
+    for tag, keys in tags.items():
+        bundle = Bundle(tag, [], [], [])
         for key, piece in ((key, piece) for key, found in keys.items() for piece in pieces(found)):
             if len(bundle.numbers) + len(piece) > MOST:
                 yield bundle
-                bundle = Bundle([], [], [])
+                bundle = Bundle(tag, [], [], [])
             bundle.numbers.extend(number for number, _ in piece)
             bundle.keys.append(key)
             bundle.arguments.append(len(piece))
@@ -152,6 +164,7 @@ def _bundles(items: Iterable[Item]) -> Iterator[Bundle]:
 
 
 def _grouped(items: Iterable[tuple[str, Value]]) -> dict[str, list[Value]]:
+    """By the first of each pair."""
     groups: dict[str, list[Value]] = defaultdict(list)
     for name, item in items:
         groups[name].append(item)
@@ -181,9 +194,7 @@ class RedisStructure(StructureStore):
     """All keys begin with `prefix` and a colon."""
 
     def __init__(self, url: str, prefix: str = "streammem", *, cluster: bool = False) -> None:
-        if not _PREFIX.fullmatch(prefix):
-            raise SettingsError(f"the Redis prefix {prefix!r} is wrong: letters, digits, dots, hyphens and underscores")
-        self._prefix = prefix + ":"
+        self._prefix = f"{checked(prefix)}:"
         self._redis = Connection(url, scripts.STRUCTURE, cluster=cluster)
 
     @classmethod
@@ -194,13 +205,14 @@ class RedisStructure(StructureStore):
         """
         store = cls(url, prefix, cluster=cluster)
         try:
-            await store._check()
+            await store.check()
         except BaseException:
             await store.close()
             raise
         return store
 
-    async def _check(self) -> None:
+    async def check(self) -> None:
+        """Refuse data that another version wrote."""
         key = self._key("", "format")
         _, found = await self._redis.run([("SET", key, FORMAT, "NX"), ("GET", key)])
         if int(found) != FORMAT:
@@ -239,15 +251,15 @@ class RedisStructure(StructureStore):
 
     # ---- growing
     async def register(self, versions: Many[Version]) -> None:
-        frames = _by_channel((version.uid, framed(version)) for version in versions)
-        commands = [scripts.REGISTER(self._keys(tag, "v", "n"), *flat) for tag, flat in _flat_pieces(frames)]
+        frames = _by_channel((version.uid, binary(framed(version))) for version in versions)
+        commands = [scripts.REGISTER(self._keys(tag, "v", "n"), flat) for tag, flat in _flat_pieces(frames)]
         await self._redis.run([*self._list_channels(frames), *commands])
 
     async def enter(self, entries: Many[Entry]) -> None:
         places = {sequence: place(sequence) for sequence in {entry.sequence for entry in entries}}
         leaves = [(places[e.sequence], (e.leaf.ts, e.leaf.uid)) for e in entries]
         entered = [(where.tag, self._key(where.tag, "s", where.rest), leaf) for where, leaf in leaves]
-        commands = [scripts.ENTER(bundle.keys, *bundle.arguments) for bundle in _bundles(entered)]
+        commands = [scripts.ENTER(bundle.keys, bundle.arguments) for bundle in _bundles(entered)]
         await self._redis.run([*self._placed(entries, places), *commands, *self._listed(places)])
 
     def _placed(self, entries: Many[Entry], places: Mapping[Sequence, Place]) -> list[Command]:
@@ -258,7 +270,7 @@ class RedisStructure(StructureStore):
             known = names.get(uid)
             names[uid] = name if known is None else known + name
         channels = _by_channel(names.items())
-        commands = [scripts.PLACE(self._keys(tag, "p", "n"), *flat) for tag, flat in _flat_pieces(channels)]
+        commands = [scripts.PLACE(self._keys(tag, "p", "n"), flat) for tag, flat in _flat_pieces(channels)]
         return [*self._list_channels(channels), *commands]
 
     def _listed(self, places: Mapping[Sequence, Place]) -> list[Command]:
@@ -266,8 +278,8 @@ class RedisStructure(StructureStore):
         workspaces: dict[str, list[str]] = defaultdict(list)
         for sequence, where in places.items():
             workspaces[sequence.workspace].append(where.listed)
-        commands: list[Command] = [
-            ("ZADD", self._key(quoted(workspace), "i"), *[part for name in piece for part in (0, name)])
+        commands = [
+            scripts.LIST(self._keys(quoted(workspace), "i"), piece)
             for workspace, names in workspaces.items()
             for piece in pieces(names)
         ]
@@ -286,22 +298,18 @@ class RedisStructure(StructureStore):
         for (tag, id_), _ in homes:
             targets[tag].add(id_)
         listed = [("SADD", self._key(tag, "T"), *piece) for tag, ids in targets.items() for piece in pieces(list(ids))]
-        commands = [scripts.LINK([self._key(b.tag, "n"), *b.keys], *b.arguments) for b in _bundles(linked)]
+        commands = [scripts.LINK([self._key(b.tag, "n"), *b.keys], b.arguments) for b in _bundles(linked)]
         await self._redis.run([*self._list_channels(targets), *listed, *commands])
 
     async def learn(self, facts: Many[Fact]) -> list[Fact]:
         given = [msgspec.structs.replace(fact, ingest=None) for fact in facts]  # how it came must not show in checksums
-        directory = [(i, quoted(f.workspace)) for i, f in enumerate(given) if not isinstance(f, ReactionEvent)]
-        reactions = [
-            (i, home(events.uid(f.workspace, f.channel, f.message)))
-            for i, f in enumerate(given)
-            if isinstance(f, ReactionEvent)
-        ]
+        directory = [(quoted(f.workspace), i) for i, f in enumerate(given) if not isinstance(f, ReactionEvent)]
+        reactions = {i: home(events.uid(*_place(f))) for i, f in enumerate(given) if isinstance(f, ReactionEvent)}
         asked = [*self._learnt(given, directory), *self._reacted(given, reactions)]
         replies = await self._redis.run(
             [
                 *self._list("workspaces", dict.fromkeys(fact.workspace for fact in given)),
-                *self._list_channels(dict.fromkeys(where.tag for _, where in reactions)),
+                *self._list_channels(dict.fromkeys(where.tag for where in reactions.values())),
                 *(command for _, command in asked),
             ]
         )
@@ -312,25 +320,24 @@ class RedisStructure(StructureStore):
         }
         return list({fact_key(fact): fact for i, fact in enumerate(given) if i in stood}.values())
 
-    def _learnt(self, given: Many[Fact], numbered: Iterable[tuple[int, str]]) -> Iterable[tuple[Many[int], Command]]:
+    def _learnt(self, given: Many[Fact], numbered: Iterable[tuple[str, int]]) -> Iterable[tuple[Many[int], Command]]:
         """Commands that learn directory facts, each with the numbers of the facts in it."""
         for workspace, numbers in _grouped(numbered).items():
             for piece in pieces(numbers):
-                flat = [part for i in piece for part in (_pack(fact_key(given[i])), weighed(given[i]))]
-                yield piece, scripts.LEARN(self._keys(workspace, "f", "g"), *flat)
+                flat = [part for i in piece for part in _said(given[i])]
+                yield piece, scripts.LEARN(self._keys(workspace, "f", "g"), flat)
 
-    def _reacted(self, given: Many[Fact], numbered: Iterable[tuple[int, Home]]) -> Iterable[tuple[Many[int], Command]]:
+    def _reacted(self, given: Many[Fact], homes: Mapping[int, Home]) -> Iterable[tuple[Many[int], Command]]:
         """Commands that learn reactions, each with the numbers of the facts in it."""
-        ids = dict(numbered)
-        for tag, numbers in _grouped((i, where.tag) for i, where in ids.items()).items():
+        for tag, numbers in _grouped((where.tag, i) for i, where in homes.items()).items():
             for piece in pieces(numbers):
-                messages = list(dict.fromkeys(ids[i].id for i in piece))
+                messages = list(dict.fromkeys(homes[i].id for i in piece))
                 places = {id_: place for place, id_ in enumerate(messages, start=3)}
                 keys = [*self._keys(tag, "R", "n"), *(self._key(tag, "r", id_) for id_ in messages)]
                 flat: list[Any] = []
                 for i in piece:
-                    flat += (places[ids[i].id], ids[i].id, _pack(fact_key(given[i])), weighed(given[i]))
-                yield piece, scripts.REACT(keys, *flat)
+                    flat += (places[homes[i].id], homes[i].id, *_said(given[i]))
+                yield piece, scripts.REACT(keys, flat)
 
     async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         least: dict[Sequence, Leaf] = {}
@@ -340,7 +347,9 @@ class RedisStructure(StructureStore):
                 least[sequence] = leaf
         await self._redis.run(
             [
-                scripts.MARK(self._queue, *[part for s, leaf in piece for part in (place(s).name, leaf.ts, leaf.uid)])
+                scripts.MARK(
+                    self._queue, [part for s, leaf in piece for part in (place(s).name, str(leaf.ts), leaf.uid)]
+                )
                 for piece in pieces(list(least.items()))
             ]
         )
@@ -348,7 +357,7 @@ class RedisStructure(StructureStore):
     async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         places = [(place(sequence), leaf) for sequence, leaf in marks]
         redacted = [(w.tag, self._key(w.tag, "x", w.rest), (f"{leaf.ts} {leaf.uid}",)) for w, leaf in places]
-        commands = [scripts.REDACT(bundle.keys, *bundle.arguments) for bundle in _bundles(redacted)]
+        commands = [scripts.REDACT(bundle.keys, bundle.arguments) for bundle in _bundles(redacted)]
         await self._redis.run([*self._list("redacted", dict.fromkeys(w.name for w, _ in places)), *commands])
 
     # ---- reading the forests
@@ -363,7 +372,7 @@ class RedisStructure(StructureStore):
             groups[tag].append((number, field))
         asked = [(tag, piece) for tag, fields in groups.items() for piece in pieces(fields)]
         replies = await self._redis.run(
-            [("HMGET", self._key(tag, kind), *[field for _, field in piece]) for tag, piece in asked]
+            [scripts.FIELDS(self._keys(tag, kind), [field for _, field in piece]) for tag, piece in asked]
         )
         values: list[Any] = [None] * sum(map(len, groups.values()))
         for (_, piece), found in zip(asked, replies, strict=True):
@@ -388,7 +397,7 @@ class RedisStructure(StructureStore):
 
     async def _each(self, script: Script, items: Many[Item], width: int = 1) -> list[Any]:
         bundles = list(_bundles(items))
-        replies = await self._redis.run([script(bundle.keys, *bundle.arguments) for bundle in bundles])
+        replies = await self._redis.run([script(bundle.keys, bundle.arguments) for bundle in bundles])
         values: list[Any] = [None] * len(items)
         for bundle, found in zip(bundles, replies, strict=True):
             said = found if width == 1 else zip(*[iter(found)] * width, strict=True)
@@ -403,7 +412,9 @@ class RedisStructure(StructureStore):
         return [_leaves(next(found)) if start < stop else () for _, start, stop in cut]
 
     async def ranks(self, leaves: Many[tuple[Sequence, Leaf]]) -> list[int]:
-        return await self._of_sequences(scripts.RANKS, [(sequence, (leaf.ts, leaf.uid)) for sequence, leaf in leaves])
+        return await self._of_sequences(
+            scripts.RANKS, [(sequence, (str(leaf.ts), leaf.uid)) for sequence, leaf in leaves]
+        )
 
     async def sizes(self, sequences: Many[Sequence]) -> list[int]:
         places = map(place, sequences)
@@ -462,18 +473,21 @@ class RedisStructure(StructureStore):
         if limit <= 0:
             return []
         until = [repr(float(now + lease))] if lease else []
-        [flat] = await self._redis.run([scripts.DUE(self._queue[:3], limit, repr(float(now)), *until)])
+        [flat] = await self._redis.run([scripts.DUE(self._queue[:3], [limit, repr(float(now)), *until])])
         return [_due(name, mark) for name, mark in zip(flat[::2], flat[1::2], strict=True)]
 
     async def hold(self, due: Many[Due], until: float) -> None:
         await self._redis.run(
-            [scripts.HOLD(self._queue[:3], repr(float(until)), *_names_and_generations(piece)) for piece in pieces(due)]
+            [
+                scripts.HOLD(self._queue[:3], [repr(float(until)), *_names_and_generations(piece)])
+                for piece in pieces(due)
+            ]
         )
 
     async def settle(self, due: Many[Due]) -> list[Due]:
         parts = list(pieces(due))
         replies = await self._redis.run(
-            [scripts.SETTLE(self._queue[:3], *_names_and_generations(piece)) for piece in parts]
+            [scripts.SETTLE(self._queue[:3], _names_and_generations(piece)) for piece in parts]
         )
         return [piece[i] for piece, gone in zip(parts, replies, strict=True) for i in gone]
 
@@ -514,7 +528,7 @@ class RedisStructure(StructureStore):
     async def advance(self, name: str, position: Position) -> None:
         """Never goes back: of two places in a partition the greater stands."""
         flat = [part for pair in position.items() for part in pair]
-        await self._redis.run([scripts.ADVANCE([self._key("", "applied/", name)], *flat)] if flat else [])
+        await self._redis.run([scripts.ADVANCE([self._key("", "applied/", name)], flat)] if flat else [])
 
     async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
         """Pieces of a few thousand rows. Written to meanwhile, it gives some of that and none of it twice."""
@@ -562,17 +576,20 @@ class RedisStructure(StructureStore):
         """The leaves of sorted sets, the first of all of them at once and those of the long ones page by page."""
         commands = [("ZRANGE", key, 0, PAGE - 1, "WITHSCORES") for key in keys.values()]
         for (name, key), reply in zip(keys.items(), await self._redis.run(commands), strict=True):
-            page, last, start = _leaves(reply), None, 0
-            while page:
-                for leaf in page:
-                    if last is None or last < leaf:  # what came in before it has moved it to this page again
-                        yield name, leaf
-                        last = leaf
-                if len(page) < PAGE:
-                    break
-                start += PAGE
-                [reply] = await self._redis.run([("ZRANGE", key, start, start + PAGE - 1, "WITHSCORES")])
-                page = _leaves(reply)
+            async for leaf in self._run(key, _leaves(reply)):
+                yield name, leaf
+
+    async def _run(self, key: str, page: tuple[Leaf, ...]) -> AsyncIterator[Leaf]:
+        """The leaves of one sorted set, from its first page on."""
+        last, start = None, 0
+        while page:
+            for leaf in page:
+                if last is None or last < leaf:  # else something that came in before it has moved it to this page
+                    yield leaf
+                    last = leaf
+            start += PAGE
+            more = [("ZRANGE", key, start, start + PAGE - 1, "WITHSCORES")] if len(page) == PAGE else []
+            page = _leaves([part for reply in await self._redis.run(more) for part in reply])
 
     async def _facts(self, workspaces: Iterable[str], channels: Iterable[str]) -> AsyncIterator[bytes]:
         for workspace in workspaces:
@@ -639,7 +656,7 @@ class RedisStructure(StructureStore):
         async for names in self._redis.scan(f"{self._prefix}*"):
             generations = [name for name in names if name.startswith(turning) and name.endswith(b"}g")]
             gone = [name for name in names if name not in kept and name not in generations]
-            turned = [scripts.TURN([name.decode()]) for name in generations]
+            turned = [scripts.TURN([name.decode()], ()) for name in generations]
             await self._redis.run([*(("UNLINK", name) for name in gone), *turned])
         await self._redis.run([("SET", self._key("", "format"), FORMAT)])
 
@@ -655,7 +672,7 @@ def _due(name: bytes, mark: bytes) -> Due:
 
 
 def _names_and_generations(due: Iterable[Due]) -> list[Any]:
-    return [part for mark in due for part in (place(mark.sequence).name, mark.generation)]
+    return [part for mark in due for part in (place(mark.sequence).name, str(mark.generation))]
 
 
 def _redactions(serials: Mapping[bytes, bytes]) -> tuple[Redaction, ...]:

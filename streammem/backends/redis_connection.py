@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from collections.abc import Sequence as Many
 from typing import Any
 
-from streammem.errors import MissingExtraError, SettingsError, StreammemError, TransientError
+import msgspec
+
+from streammem.errors import MissingExtraError, SettingsError, TransientError
 
 try:
     from redis import exceptions as fault
@@ -19,6 +21,8 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("redis", "redis") from error
 
 Command = tuple[Any, ...]
+
+_pack = msgspec.msgpack.Encoder().encode
 
 PIECE = 1000
 """Commands in one pipeline: more would keep their replies in memory on both sides."""
@@ -41,18 +45,35 @@ _AWAY = (
 )
 _BUSY = ("LOADING", "BUSY", "OOM", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "READONLY", "MISCONF", "NOREPLICAS")
 _REFUSED = (fault.AuthenticationError, fault.AuthorizationError, fault.NoPermissionError)
+_MENDS: tuple[tuple[tuple[type[Exception], ...] | str, str], ...] = (
+    (_REFUSED, "check the user, password and rights in its URL"),
+    ((fault.MovedError, fault.AskError), "it is a cluster, set `cluster`"),
+    ("Cluster mode is not enabled", "it is no cluster, do not set `cluster`"),
+    ("cluster support disabled", "it is no cluster, do not set `cluster`"),
+    ("DB index", "mend the number of the database in its URL"),
+    ("SELECT is not allowed", "leave the number of the database out of its URL"),
+)
+"""What is no use to try again: by the class of the error or by what it says."""
 
 
 class Script:
-    """A Lua script: one atomic step within one key, or within the keys of one hash tag."""
+    """A Lua script: one atomic step within one key, or within the keys of one hash tag.
+
+    Its ARGV come packed as one: the client takes microseconds for every single one. So numbers are numbers there.
+    """
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self.text = f"local ARGV = cmsgpack.unpack(ARGV[1])\n{text}"
+        self.digest = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
-    def __call__(self, keys: Many[str], *arguments: Any) -> Command:
+    def __call__(self, keys: Many[str], arguments: Many[Any]) -> Command:
         """The command that runs it."""
-        return ("EVALSHA", self.digest, len(keys), *keys, *arguments)
+        return ("EVALSHA", self.digest, len(keys), *keys, _pack(arguments))
+
+
+def binary(raw: bytes) -> msgspec.Raw:
+    """Bytes as an argument of a script: Redis reads msgpack as it was before it told text from bytes."""
+    return msgspec.Raw(b"\xdb" + len(raw).to_bytes(4, "big") + raw)
 
 
 class Connection:
@@ -153,33 +174,22 @@ class Connection:
 
     def _explained(self, error: Exception, name: str) -> Exception:
         """The error of the tree that says what this one means for the caller; itself when it is a fault of ours."""
-        if isinstance(error, StreammemError):
-            return error
         said = str(error).partition("\n")[0]
-        if isinstance(error, _REFUSED):
-            return SettingsError(
-                f"Redis at {self.place} refuses us ({said}): check user, password and rights in its URL"
-            )
-        if isinstance(error, fault.MovedError | fault.AskError):
-            return SettingsError(f"Redis at {self.place} is a cluster: set `cluster` for it")
-        if "Cluster mode is not enabled" in said or "cluster support disabled" in said:
-            return SettingsError(f"Redis at {self.place} is no cluster: do not set `cluster` for it")
-        if "DB index" in said or "SELECT is not allowed" in said:
-            return SettingsError(f"Redis at {self.place} has no such database ({said}): mend the number in its URL")
-        away = isinstance(error, _AWAY) or (
-            isinstance(error, fault.RedisClusterException) and "connect" in said.lower()
-        )
+        for tell, mend in _MENDS:
+            if isinstance(error, tell) if isinstance(tell, tuple) else tell in said:
+                return SettingsError(f"Redis at {self.place} cannot be used ({said}): {mend}")
+        away = isinstance(error, _AWAY) or (isinstance(error, fault.RedisClusterException) and "connect" in said)
         if away or said.startswith(_BUSY):
             return TransientError(f"cannot reach Redis at {self.place} for {name} now: {said or type(error).__name__}")
         return error
 
 
-def _scanned(reply: Any) -> tuple[int, list[bytes]]:
-    """A cluster answers by node."""
-    if isinstance(reply, dict):
-        (reply,) = reply.values()
+def _scanned(reply: tuple[Any, list[bytes]]) -> tuple[int, list[bytes]]:
+    """A cluster says the cursor by the name of the node."""
     cursor, names = reply
-    return int(cursor), list(names)
+    if isinstance(cursor, dict):
+        (cursor,) = cursor.values()
+    return int(cursor), names
 
 
 def pieces(items: Many[Any], size: int = MOST) -> Iterator[Many[Any]]:

@@ -6,10 +6,12 @@ messages and the sequences that only its messages can be in. A sequence of other
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 from streammem.core import events
+from streammem.errors import SettingsError
 from streammem.records import Sequence
 
 KNOWN = 50_000
@@ -21,6 +23,16 @@ _NOWHERE = "%"
 _UNSAFE = str.maketrans({"%": "%25", "/": "%2F", "{": "%7B", "}": "%7D", "\n": "%0A"})
 _BRACES = str.maketrans({"%": "%25", "{": "%7B", "}": "%7D", "\n": "%0A"})
 _PLAIN = [("%0A", "\n"), ("%7D", "}"), ("%7B", "{"), ("%2F", "/"), ("%25", "%")]
+
+
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def checked(prefix: str) -> str:
+    """A prefix that no other prefix's keys can begin with."""
+    if not _PREFIX.fullmatch(prefix):
+        raise SettingsError(f"the Redis prefix {prefix!r} is wrong: letters, digits, dots, hyphens and underscores")
+    return prefix
 
 
 class Place(NamedTuple):

@@ -1,7 +1,7 @@
 """The atomic steps of the structure store, in Lua. Each touches keys of one hash tag and may be run again.
 
 Traps: `<` on Lua strings follows the server's locale, so bytes are compared here; `..` writes a number of more than
-14 digits in short, so numbers are written by "%.0f" or stay the strings they came as.
+14 digits in short, so numbers are written by "%.0f" or are strings from the start. Commands take numbers whole.
 """
 
 from __future__ import annotations
@@ -78,6 +78,9 @@ end
 """)
 """KEYS: sequences. ARGV for each: how many leaves, then ts, uid, ..."""
 
+LIST = Script("for i = 1, #ARGV do redis.call('ZADD', KEYS[1], 0, ARGV[i]) end")
+"""KEYS: an index that is read in the order of the names in it. ARGV: name, ..."""
+
 LINK = Script("""
 local added, at = 0, 1
 for k = 2, #KEYS do
@@ -88,6 +91,9 @@ end
 if added > 0 then redis.call('HINCRBY', KEYS[1], 'answers', added) end
 """)
 """KEYS: counts, then the answers of each target. ARGV for each: how many leaves, then ts, uid, ..."""
+
+FIELDS = Script("return redis.call('HMGET', KEYS[1], unpack(ARGV))")
+"""KEYS: a hash. ARGV: field, ... Gives their values."""
 
 STANDS = Script("""
 local found, at = {}, 1
@@ -327,7 +333,7 @@ end
 """KEYS: the offsets of one name. ARGV: partition, position, ..."""
 
 STRUCTURE = (
-    *(REGISTER, PLACE, ENTER, LINK, LEARN, REACT, TURN, MARK, REDACT),
-    *(STANDS, RANKS, LEAVES, DUE, HOLD, SETTLE, ADVANCE),
+    *(REGISTER, PLACE, ENTER, LIST, LINK, LEARN, REACT, TURN, MARK, REDACT),
+    *(FIELDS, STANDS, RANKS, LEAVES, DUE, HOLD, SETTLE, ADVANCE),
 )
 """All that the structure store runs."""

@@ -57,6 +57,20 @@ class Account:
             self.messages += isinstance(event, MessageEvent)
             yield event
 
+    def usable(self, events: Iterable[Event]) -> Iterator[Event]:
+        """Pass on what a memory would take, in the form that it keeps; count the rest as refused."""
+        from streammem.core.events import normalise
+        from streammem.errors import RejectedError
+        from streammem.records import Refusal
+
+        for event in events:
+            try:
+                yield normalise(event)
+            except RejectedError as error:
+                origin = event.ingest.origin or "" if event.ingest else ""
+                self._refused.update([error.reason])
+                self._take([Refusal(reason=error.reason, detail=error.detail, origin=origin)])
+
     def add(self, done: Ingested) -> None:
         """Add what became of a batch."""
         self.accepted += done.accepted

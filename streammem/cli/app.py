@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from streammem import __version__
-from streammem.cli import ask, demo, endings, eval_, import_, models, rebuild, stats, verify
+from streammem.cli import (
+    ask,
+    dead_letters,
+    demo,
+    endings,
+    eval_,
+    import_,
+    models,
+    rebuild,
+    stats,
+    status,
+    topics,
+    verify,
+    worker,
+)
 
 app = typer.Typer(
     name="streammem",
@@ -35,6 +49,10 @@ app.command("stats", short_help="Count what a memory holds.")(stats.stats)
 app.command("verify", short_help="Prove that a memory is what its log says.")(verify.verify)
 app.command("rebuild", short_help="Build everything but the log anew.")(rebuild.rebuild)
 app.command("eval", short_help="Measure recall on a data set.")(eval_.eval_)
+app.add_typer(topics.app, name="topics", short_help="Stream: make and describe the Kafka topics.")
+app.command("worker", short_help="Stream: work in one or several roles.")(worker.worker)
+app.command("status", short_help="Stream: lag, freshness, and what is wrong.")(status.status)
+app.add_typer(dead_letters.app, name="dead-letters", short_help="Stream: what could not be used, and why.")
 app.add_typer(models.app, name="models", short_help="List, fetch and find embedding models.")
 
 

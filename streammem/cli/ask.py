@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streammem.cli import opening, shown
-from streammem.cli.opening import JsonOption, MemoryOption, WorkspaceOption
+from streammem.cli.opening import JsonOption, OptionalMemory, ViaOption, WorkspaceOption
 from streammem.cli.progress import Progress
 from streammem.cli.running import run
 from streammem.errors import QueryError
@@ -23,7 +23,7 @@ HEADERS = 3
 
 def ask(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know, in your own words.")],
-    memory: MemoryOption,
+    memory: OptionalMemory = None,
     asker: Annotated[
         str | None,
         typer.Option("--as", metavar="USER", help="Who asks, by id or name: their private channels are searched too."),
@@ -46,6 +46,11 @@ def ask(
         bool, typer.Option("--all", help="Search every channel, private ones too: for whoever may read them all.")
     ] = False,
     workspace: WorkspaceOption = None,
+    via: ViaOption = None,
+    wait_for: Annotated[
+        str | None,
+        typer.Option("--wait-for", metavar="POSITION", help="Answer when that is findable, as `import` printed it."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each message was found, and where the time went.")
     ] = False,
@@ -60,10 +65,13 @@ def ask(
     \b
     streammem ask "who approved DOC-042?" --memory team --as mira
     streammem ask "what was the launch date?" --memory team --as-of 2026-03-01 --explain
+    streammem ask "who approved DOC-042?" --via kafka --wait-for "messages=0:17,1:3"
     """  # noqa: D301 - click wants the backspace
     from streammem.cli import times
+    from streammem.core import positions
     from streammem.records import Query
 
+    opening.one_of(memory, via is not None, "--via kafka")
     if not question.strip():
         raise QueryError("the question is empty: say what you want to know")
     query = Query(
@@ -77,8 +85,10 @@ def ask(
         until=times.end("--until", until),
         limit=limit,
         budget=budget,
+        wait_for=positions.parse(wait_for) if wait_for else None,
     )
-    answer = run(_answer(memory, query, opening.settings()))
+    settings = opening.settings()
+    answer = run(_answer_via_kafka(query, settings) if memory is None else _answer(memory, query, settings))
     if as_json:
         shown.put_json(answer_to_json(answer))
     else:
@@ -91,6 +101,13 @@ async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
         async with opening.open_(path, settings, progress=progress) as memory:
             await memory.settle(progress)  # what an import that was stopped has left to do
             return await memory.ask(query)
+
+
+async def _answer_via_kafka(query: Query, settings: Settings) -> Answer:
+    from streammem.client import SCHEME, connect
+
+    async with connect(SCHEME, settings) as memory:
+        return await memory.ask(query)
 
 
 # ---------------------------------------------------------------------------------------------- for programs

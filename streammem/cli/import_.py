@@ -6,7 +6,7 @@ import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -41,8 +41,13 @@ def import_(
     format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slack-export, jsonl, or auto to look at PATH.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The export: a .zip, a folder or a file.")],
     memory: Annotated[
-        Path, typer.Option("--memory", metavar="DIR", help="The directory of the memory, made when it is not there.")
-    ],
+        Path | None,
+        typer.Option("--memory", metavar="DIR", help="The directory of the memory, made when it is not there."),
+    ] = None,
+    to: Annotated[
+        Literal["kafka"] | None,
+        typer.Option("--to", help="Produce to the Kafka topics at STREAMMEM_KAFKA__BOOTSTRAP instead."),
+    ] = None,
     workspace: Annotated[
         str | None,
         typer.Option("--workspace", metavar="W", help="The workspace to import into. [default: the source's]"),
@@ -65,16 +70,23 @@ def import_(
     \b
     streammem import slack-export export.zip --memory team
     streammem import jsonl messages.jsonl --memory team --workspace acme
+    streammem import slack-export export.zip --to kafka
     """  # noqa: D301 - click wants the backspace
     settings = opening.settings()
     source = Source(format_, path, workspace)
     account = Account(source.report, rejects)
+    opening.one_of(memory, to is not None, "--to kafka")
+    position = ""
     with account:
-        run(_import(source, account, memory, settings))
+        if memory is None:
+            position = run(_produce(source, account, settings))
+        else:
+            run(_import(source, account, memory, settings))
     if as_json:
-        shown.put_json({"source": str(path), "format": source.format, "memory": str(memory), **account.to_json()})
+        where = {"memory": str(memory)} if memory else {"to": "kafka", "position": position}
+        shown.put_json({"source": str(path), "format": source.format, **where, **account.to_json()})
     else:
-        _put_account(account, source, memory)
+        _put_account(account, source, memory, position)
     account.check(path)
     return 0
 
@@ -111,6 +123,25 @@ async def _import(source: Source, account: Account, path: Path, settings: Settin
             await load(memory, itertools.chain([first], events), account, progress)
 
 
+async def _produce(source: Source, account: Account, settings: Settings) -> str:
+    """Send everything to the input topics; return the position to wait for."""
+    from streammem.wiring import stream
+
+    exchange = stream.exchange(settings)
+    position = ""
+    try:
+        with Progress({"read": "producing"}) as progress:
+            async for done in exchange.produce(account.usable(account.count(source.events()))):
+                account.accepted = done.count
+                progress.acknowledge(done.count)
+                progress("read", done.count - progress.done("read"))
+                progress.expect("read", account.whole(done.count))
+                position = positions.awaited_text(done.awaited)
+    finally:
+        await exchange.stop()
+    return position
+
+
 async def load(memory: Memory, events: Iterator[Event], account: Account, progress: Progress) -> None:
     """Load events with an account of them and time left; acknowledge batch by batch."""
     import asyncio
@@ -128,9 +159,9 @@ async def load(memory: Memory, events: Iterator[Event], account: Account, progre
     await memory.settle(progress)
 
 
-def _put_account(account: Account, source: Source, memory: Path) -> None:
+def _put_account(account: Account, source: Source, memory: Path | None, position: str) -> None:
     report = account.to_json()
-    title = f"Imported {source.path} into {memory} in {duration(account.seconds)}"
+    title = f"Imported {source.path} into {memory or 'Kafka'} in {duration(account.seconds)}"
     totals = {name: report[name] for name in ("read", "messages", "accepted", "duplicates", "messages_per_s")}
     shown.put_counts(title, totals)
     for name in ("rejected", "ignored", "skipped", "gaps"):
@@ -141,4 +172,5 @@ def _put_account(account: Account, source: Source, memory: Path) -> None:
     for note in report["notes"]:
         sys.stdout.write(shown.line(f"  note: {note}") + "\n")
     if account.accepted or account.duplicates:
-        sys.stdout.write(f'Now ask it: streammem ask "..." --memory {memory}\n')
+        how = f"--memory {memory}" if memory else f'--via kafka --wait-for "{position}"'
+        sys.stdout.write(f'Now ask it: streammem ask "..." {how}\n')

@@ -8,11 +8,16 @@ import sys
 from streammem.settings import Settings
 
 
-def configure(settings: Settings) -> None:
-    """Set up structlog, and the loggers that libraries bring, once at the start of a command."""
+def configure(settings: Settings, at_least: str | None = None) -> None:
+    """Set up structlog, and the loggers that libraries bring, at the start of a command.
+
+    `at_least` is a level that is told whatever the settings say, unless they ask for more.
+    """
     import structlog
 
     level = getattr(logging, settings.log_level.upper())
+    if at_least is not None:
+        level = min(level, getattr(logging, at_least.upper()))
     terminal = sys.stderr.isatty()
     renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
     structlog.configure(

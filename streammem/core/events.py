@@ -17,6 +17,7 @@ from streammem.core import identifiers
 from streammem.core.registers import fact_key, number
 from streammem.errors import RejectedError
 from streammem.records import (
+    Attachment,
     ChannelEvent,
     DirectoryEvent,
     Event,
@@ -34,6 +35,9 @@ _KINDS = {"message", "reaction", "user", "channel", "membership"}
 
 TEXT_LIMIT = 64 * 1024
 """Longest text kept, in characters: longer ones are cut at a code point and say so (chat-formats/kafka.md)."""
+
+EVENT_LIMIT = 900_000
+"""Longest event kept, in bytes of JSON: what a record of the log may be by Kafka's defaults, with room for its key."""
 
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
@@ -103,19 +107,32 @@ def _clean(text: str) -> str:
     return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+def _cut(attachment: Attachment) -> Attachment:
+    return msgspec.structs.replace(attachment, text=attachment.text[:TEXT_LIMIT] if attachment.text else None)
+
+
 def normalise(event: Event) -> Event:
     """The event in the form that the log keeps. Raises RejectedError when it cannot be used.
 
-    Text loses NUL, lone surrogates and CRLF and is cut at TEXT_LIMIT with a mark; nothing else is touched.
+    Text loses NUL, lone surrogates and CRLF and is cut at TEXT_LIMIT with a mark, an attachment's text is cut there
+    too; nothing else is touched.
     """
-    if not isinstance(event, MessageEvent):
-        return event
-    if event.op == "delete":
-        return event
+    if event.schema_version.partition(".")[0] != "1":
+        raise RejectedError("unknown-schema-version", f"schema_version {event.schema_version!r}: 1.x is known here")
+    usable = _normalise_message(event) if isinstance(event, MessageEvent) and event.op == "upsert" else event
+    size = len(_encoder.encode(usable))
+    if size > EVENT_LIMIT:
+        raise RejectedError("too-large", f"{size} bytes as an event, at most {EVENT_LIMIT} are kept")
+    return usable
+
+
+def _normalise_message(event: MessageEvent) -> MessageEvent:
     if event.ts is None:
         raise RejectedError("no-timestamp", f"message {event.id!r} has no ts")
     if not _EPOCH <= event.ts < _LATEST:
         raise RejectedError("time-out-of-range", f"message {event.id!r} has ts {event.ts.isoformat()}")
+    if any(len(a.text or "") > TEXT_LIMIT for a in event.attachments):
+        event = msgspec.structs.replace(event, attachments=tuple(map(_cut, event.attachments)))
     text = _clean(event.text)
     if len(text) > TEXT_LIMIT:
         size = event.text_bytes or len(text.encode())

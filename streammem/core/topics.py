@@ -120,6 +120,15 @@ def named(prefix: str, topic: Topic) -> str:
     return prefix + topic.name
 
 
+def group_of(prefix: str, role: str) -> str:
+    """The consumer group of a role."""
+    return f"{prefix}streammem-{role}"
+
+
+READS = {"ingest": (MESSAGES, DIRECTORY), "structure": (LOG,), "index": (LOG,), "query": (QUERIES,)}
+"""The topics that the consumer group of each role reads; `summarize` looks for its work in the store."""
+
+
 def _quoted(*parts: str) -> str:
     """Parts as one string that no other parts give."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)

@@ -25,12 +25,12 @@ async def ingest(events: Many[Event], log: LogWriter) -> Ingested:
     """Append what can be used; return, for the rest, why not. Running it again adds only duplicates."""
     keyed: list[tuple[str, Event]] = []
     refusals: list[Refusal] = []
-    for event in events:
+    for place, event in enumerate(events):
         try:
             usable = canonical.normalise(event)
         except RejectedError as error:
             origin = event.ingest.origin or "" if event.ingest else ""
-            refusals.append(Refusal(reason=error.reason, detail=error.detail, origin=origin))
+            refusals.append(Refusal(reason=error.reason, detail=error.detail, origin=origin, place=place))
         else:
             keyed.append((canonical.key(usable, canonical.content_hash(usable)), usable))
     done = await log.append(keyed)

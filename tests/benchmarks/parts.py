@@ -18,7 +18,8 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 
-from streammem import open_memory, wiring  # noqa: E402
+from streammem import open_memory  # noqa: E402
+from streammem.wiring import embedded  # noqa: E402
 from streammem.backends.sqlite import SqliteLog, SqliteStructure  # noqa: E402
 from streammem.connectors import Report, jsonl  # noqa: E402
 from streammem.core.identifiers import DEFAULT_RULES  # noqa: E402
@@ -37,7 +38,7 @@ Clock = tuple[float, float]
 def run(part: str, folder: Path, options: Namespace) -> dict[str, Any]:
     """The figures of one part."""
     events = _events(folder, options.limit)
-    embedder = _toy if options.hashing else wiring.fastembed
+    embedder = _toy if options.hashing else embedded.fastembed
     if part == "structure":
         return asyncio.run(structure(list(events)))
     if part == "import":

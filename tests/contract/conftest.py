@@ -4,14 +4,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from streammem.backends.kafka import Connection, KafkaLog
+from streammem.backends.kafka_topics import KafkaTopics
 from streammem.backends.memory import MemoryLog, MemoryStructure
+from streammem.backends.redis import RedisStructure
 from streammem.backends.sqlite import SqliteLog, SqliteStructure
+from streammem.core.topics import LOG, named
+from tests.servers import redis_server
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,28 +48,57 @@ class Reopened:
         return write
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-reopened"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+@pytest.fixture(params=["memory", "sqlite", "sqlite-reopened", "redis", "redis-cluster"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, redis_prefix: str) -> AsyncIterator[Any]:
     """A new structure store of each backend."""
     path = tmp_path / "structure.sqlite"
     if request.param == "memory":
         yield MemoryStructure()
-        return
-    opened: Any = SqliteStructure(path) if request.param == "sqlite" else Reopened(SqliteStructure, path)
-    yield opened
-    opened.close()
+    elif request.param.startswith("redis"):
+        cluster = request.param == "redis-cluster"
+        url = request.getfixturevalue("redis_cluster_url" if cluster else "redis_url")
+        remote = await RedisStructure.open(url, redis_prefix, cluster=cluster)
+        yield remote
+        await remote.close()
+        redis_server.forget(url, redis_prefix)
+    else:
+        file: Any = SqliteStructure(path) if request.param == "sqlite" else Reopened(SqliteStructure, path)
+        yield file
+        file.close()
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-reopened"])
-def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
-    """A new log of each backend."""
-    path = tmp_path / "log.sqlite"
-    if request.param == "memory":
+KNOWING = ["memory", "sqlite", "sqlite-reopened"]
+"""The logs that know their keys and have one partition."""
+
+
+@contextmanager
+def knowing(backend: str, path: Path) -> Iterator[Any]:
+    if backend == "memory":
         yield MemoryLog()
         return
-    opened: Any = SqliteLog(path) if request.param == "sqlite" else Reopened(SqliteLog, path)
+    opened: Any = SqliteLog(path) if backend == "sqlite" else Reopened(SqliteLog, path)
     yield opened
     opened.close()
+
+
+@pytest.fixture(params=KNOWING)
+def knowing_log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A new log of each backend that stores a key once."""
+    with knowing(request.param, tmp_path / "log.sqlite") as log:
+        yield log
+
+
+@pytest.fixture(params=[*KNOWING, "kafka"])
+async def log(request: pytest.FixtureRequest, tmp_path: Path, kafka_prefix: str) -> AsyncIterator[Any]:
+    """A new log of each backend. On Kafka it has three partitions and takes a repeated key again."""
+    if request.param != "kafka":
+        with knowing(request.param, tmp_path / "log.sqlite") as known:
+            yield known
+        return
+    connection = Connection(bootstrap=request.getfixturevalue("kafka"))
+    await KafkaTopics(connection, kafka_prefix).create(3, 1, [LOG])
+    async with KafkaLog(connection, named(kafka_prefix, LOG)) as remote:
+        yield remote
 
 
 @pytest.fixture

@@ -9,8 +9,9 @@ from hypothesis import HealthCheck, given, settings
 
 from streammem.backends.memory import MemoryLog
 from streammem.backends.sqlite import SqliteLog, SqliteStructure
+from streammem.core import positions
 from streammem.errors import MemoryFormatError, SettingsError, TransientError
-from streammem.records import ChannelRef, MessageEvent
+from streammem.records import ChannelEvent, ChannelRef, MembershipEvent, MessageEvent, ReactionEvent, UserEvent
 from tests.strategies import histories, keyed
 
 
@@ -28,43 +29,157 @@ async def test_appending_nothing_changes_nothing(log):
     assert (done.accepted, done.duplicates, done.position) == (0, 0, {})
 
 
-async def test_entries_are_read_in_the_order_in_which_they_were_appended(log):
-    await log.append([said(2), said(1)])
-    await log.append([said(0)])
-    assert [(e.position, e.key, e.event) for e in await log.read({}, 10)] == [
+def spread(count: int) -> list[tuple[str, MessageEvent]]:
+    """Messages of several channels: in a log with partitions they lie in more than one."""
+    return [
+        (f"key-{n}", MessageEvent(workspace="W", channel=ChannelRef(id=f"C{n % 7}"), id=str(n), text="ok ☃"))
+        for n in range(count)
+    ]
+
+
+async def whole(log, limit, after=None):
+    """All that lies after a position, read on from where each read ended."""
+    entries, position = [], dict(after or {})
+    while read := await log.read(position, limit):
+        assert len(read) <= limit
+        entries += read
+        position = positions.joined(position, positions.after(read))
+    return entries
+
+
+async def test_every_appended_entry_is_read_once(log):
+    await log.append(spread(20))
+    await log.append(spread(40)[20:])
+    for limit in (3, 100):
+        read = await whole(log, limit)
+        assert sorted((e.key, e.event.id) for e in read) == sorted((key, event.id) for key, event in spread(40))
+        assert {e.key: e.event for e in read} == dict(spread(40))
+
+
+async def test_a_partition_is_read_in_the_order_in_which_it_was_appended(log):
+    appended = spread(60)[::-1]
+    await log.append(appended[:25])
+    await log.append(appended[25:])
+    read = await whole(log, 7)
+    order = [key for key, _ in appended]
+    for partition in {e.partition for e in read}:
+        here = [e for e in read if e.partition == partition]
+        assert [order.index(e.key) for e in here] == sorted(order.index(e.key) for e in here)
+        assert [e.position for e in here] == sorted({e.position for e in here})
+
+
+async def test_positions_count_from_one_in_each_partition(log):
+    await log.append(spread(30))
+    read = await whole(log, 100)
+    for partition, last in (await log.end()).items():
+        assert [e.position for e in read if e.partition == partition] == list(range(1, last + 1))
+
+
+async def test_reading_after_any_position_gives_exactly_the_rest(log):
+    await log.append(spread(30))
+    read = await whole(log, 100)
+    for cut in (0, 29, 11, 12, 3, 30):
+        after = positions.after(read[:cut])
+        rest = await whole(log, 4, after)
+        assert sorted(e.key for e in rest) == sorted(e.key for e in read[cut:])
+
+
+async def test_an_append_says_where_its_entries_end(log):
+    first = await log.append(spread(10))
+    assert (first.accepted, first.duplicates, first.position) == (10, 0, await log.end())
+    second = await log.append(spread(12)[10:])
+    assert second.accepted == 2
+    assert positions.covers(await log.end(), second.position)
+    assert {e.key for e in await whole(log, 50, first.position)} == {"key-10", "key-11"}
+    new = [e for e in await whole(log, 50, first.position) if e.partition in second.position]
+    assert positions.after(new) == second.position
+
+
+async def test_a_key_that_is_repeated_within_an_append_is_stored_once(log):
+    done = await log.append([*spread(5), *spread(5)])
+    assert (done.accepted, done.duplicates) == (5, 5)
+    assert sorted(e.key for e in await whole(log, 50)) == sorted(key for key, _ in spread(5))
+
+
+async def test_a_key_that_is_appended_again_is_read_as_the_same_event(log):
+    await log.append(spread(5))
+    done = await log.append(spread(7))
+    assert done.accepted + done.duplicates == 7
+    assert {e.key: e.event for e in await whole(log, 50)} == dict(spread(7))
+
+
+async def test_a_position_beyond_the_end_waits_there(log):
+    await log.append(spread(3))
+    beyond = dict.fromkeys(range(3), 50)
+    assert await log.read(beyond, 5) == []
+    await log.append(spread(6)[3:])
+    assert await log.read(beyond, 5) == []
+    assert await log.read({}, 0) == []
+    assert len(await whole(log, 50)) == 6
+
+
+async def test_what_is_appended_after_the_end_was_read_is_read_then(log):
+    position = {}
+    for n in range(6):
+        assert await log.read(position, 10) == []
+        await log.append(spread(6)[n : n + 1])
+        (entry,) = await log.read(position, 10)
+        assert entry.key == f"key-{n}"
+        position = positions.joined(position, positions.after([entry]))
+
+
+async def test_every_kind_of_event_comes_back_as_it_went_in(log):
+    facts = [
+        ("user", UserEvent(workspace="W", id="U1", name="Ann ☃")),
+        ("channel", ChannelEvent(workspace="W", id="C1", type="private")),
+        ("membership", MembershipEvent(workspace="W", channel="C1", user="U1")),
+        ("reaction", ReactionEvent(workspace="W", channel="C1", message="1", name="ok", user="U1")),
+        ("delete", MessageEvent(workspace="W", op="delete", channel=ChannelRef(id="C1"), id="1", version="2")),
+    ]
+    await log.append(facts)
+    assert {e.key: e.event for e in await whole(log, 2)} == dict(facts)
+
+
+# --------------------------------------------------------------------------------------- logs that know their keys
+
+
+async def test_entries_are_read_in_the_order_in_which_they_were_appended(knowing_log):
+    await knowing_log.append([said(2), said(1)])
+    await knowing_log.append([said(0)])
+    assert [(e.position, e.key, e.event) for e in await knowing_log.read({}, 10)] == [
         (1, *said(2)),
         (2, *said(1)),
         (3, *said(0)),
     ]
 
 
-async def test_a_key_is_appended_once(log):
-    await log.append([said(1), said(2)])
-    done = await log.append([said(2), said(3), said(3), said(1)])
+async def test_a_key_is_appended_once(knowing_log):
+    await knowing_log.append([said(1), said(2)])
+    done = await knowing_log.append([said(2), said(3), said(3), said(1)])
     assert (done.accepted, done.duplicates, done.position) == (1, 3, {0: 3})
-    assert [e.key for e in await log.read({}, 10)] == ["key-1", "key-2", "key-3"]
+    assert [e.key for e in await knowing_log.read({}, 10)] == ["key-1", "key-2", "key-3"]
 
 
-async def test_the_first_event_of_a_key_stays(log):
-    await log.append([said(1)])
-    await log.append([("key-1", said(2)[1])])
-    assert (await log.read({}, 1))[0].event == said(1)[1]
+async def test_the_first_event_of_a_key_stays(knowing_log):
+    await knowing_log.append([said(1)])
+    await knowing_log.append([("key-1", said(2)[1])])
+    assert (await knowing_log.read({}, 1))[0].event == said(1)[1]
 
 
-async def test_positions_have_no_gaps_after_duplicates(log):
-    await log.append([said(1)])
-    await log.append([said(1)] * 5)
-    done = await log.append([said(2)])
-    assert done.position == await log.end() == {0: 2}
+async def test_positions_have_no_gaps_after_duplicates(knowing_log):
+    await knowing_log.append([said(1)])
+    await knowing_log.append([said(1)] * 5)
+    done = await knowing_log.append([said(2)])
+    assert done.position == await knowing_log.end() == {0: 2}
 
 
-async def test_reading_starts_after_a_position_and_stops_at_the_limit(log):
-    await log.append([said(n) for n in range(10)])
-    assert [e.position for e in await log.read({0: 3}, 4)] == [4, 5, 6, 7]
-    assert [e.position for e in await log.read({0: 8}, 100)] == [9, 10]
-    assert await log.read({0: 10}, 5) == []
-    assert await log.read({0: 99}, 5) == []
-    assert await log.read({}, 0) == []
+async def test_reading_starts_after_a_position_and_stops_at_the_limit(knowing_log):
+    await knowing_log.append([said(n) for n in range(10)])
+    assert [e.position for e in await knowing_log.read({0: 3}, 4)] == [4, 5, 6, 7]
+    assert [e.position for e in await knowing_log.read({0: 8}, 100)] == [9, 10]
+    assert await knowing_log.read({0: 10}, 5) == []
+    assert await knowing_log.read({0: 99}, 5) == []
+    assert await knowing_log.read({}, 0) == []
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -324,6 +324,92 @@ async def test_settling_what_was_never_marked_is_no_fault(store):
     assert await store.due(9) == []
 
 
+# ---------------------------------------------------------------------------------------------------------- leases
+
+
+def named(due: list[Due]) -> list[Sequence]:
+    return [mark.sequence for mark in due]
+
+
+async def test_what_one_took_nobody_else_is_given_until_the_lease_is_over(store):
+    await store.mark_due([(GENERAL, A), (ANN, A), (DOC, A)])
+    assert named(await store.due(2, 100, 10)) == [GENERAL, ANN]
+    assert named(await store.due(9, 100, 10)) == [DOC]
+    assert await store.due(9, 109.5, 10) == []
+    assert named(await store.due(9, 110, 10)) == [GENERAL, ANN, DOC]
+
+
+async def test_a_look_without_a_lease_takes_nothing(store):
+    await store.mark_due([(GENERAL, A), (ANN, A)])
+    assert named(await store.due(9, 100)) == [GENERAL, ANN]
+    assert named(await store.due(1, 100, 10)) == [GENERAL]
+    assert named(await store.due(9, 101)) == [ANN]
+    assert named(await store.due(9, 110)) == [GENERAL, ANN]
+    assert named(await store.due(1, 110)) == [GENERAL]
+
+
+async def test_a_settled_sequence_is_held_by_nobody_when_it_is_marked_again(store):
+    await store.mark_due([(GENERAL, B)])
+    taken = await store.due(9, 100, 60)
+    assert await store.settle(taken) == []
+    await store.mark_due([(GENERAL, A)])
+    assert named(await store.due(9, 101)) == [GENERAL]
+
+
+async def test_a_mark_newer_than_what_is_settled_stays_and_is_held_by_nobody(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)])
+    taken = await store.due(9, 100, 60)
+    await store.mark_due([(GENERAL, A)])
+    assert await store.settle(taken) == []
+    (left,) = await store.due(9, 101)
+    assert (left.sequence, left.earliest) == (GENERAL, A)
+
+
+async def test_who_settles_second_is_told(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)])
+    first = await store.due(9, 100, 5)
+    second = await store.due(9, 105, 5)
+    assert second == first
+    assert await store.settle(second[:1]) == []
+    assert await store.settle(first) == [first[0]]
+    assert await store.settle(second) == second
+
+
+async def test_what_rests_is_given_to_nobody_until_then_unless_it_is_marked_meanwhile(store):
+    await store.mark_due([(GENERAL, B), (ANN, B), (DOC, B)])
+    read = await store.due(2, 100)
+    await store.mark_due([(ANN, A)])
+    await store.hold([*read, Due(Sequence("W", "channel", "C9"), 1, A)], 200)
+    assert named(await store.due(9, 199)) == [ANN, DOC]
+    assert named(await store.due(9, 200)) == [GENERAL, ANN, DOC]
+
+
+async def test_resting_may_be_longer_or_shorter_than_the_lease(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)])
+    (one, other) = await store.due(9, 100, 10)
+    await store.hold([one], 102)
+    await store.hold([other], 120)
+    assert named(await store.due(9, 103)) == [GENERAL]
+    assert named(await store.due(9, 115)) == [GENERAL]
+    assert named(await store.due(9, 120)) == [GENERAL, ANN]
+
+
+async def test_the_oldest_mark_comes_first_although_it_was_held(store):
+    await store.mark_due([(GENERAL, A)])
+    await store.mark_due([(ANN, A)])
+    await store.due(1, 100, 5)
+    assert named(await store.due(1, 106, 5)) == [GENERAL]
+    assert named(await store.due(2, 112, 5)) == [GENERAL, ANN]
+
+
+async def test_a_rebuild_lets_go_of_what_is_held(store):
+    await store.mark_due([(GENERAL, A)])
+    await store.due(9, 100, 60)
+    await store.clear()
+    await store.mark_due([(GENERAL, A)])
+    assert named(await store.due(9, 101)) == [GENERAL]
+
+
 # ------------------------------------------------------------------------------------------ redactions, summaries
 
 
@@ -375,6 +461,14 @@ async def test_offsets_are_kept_by_name_and_never_go_back(store):
     await store.advance("index", {0: 3})
     await store.advance("structure", {0: 5})
     assert (await store.applied("structure"), await store.applied("index")) == ({0: 7}, {0: 3})
+
+
+async def test_in_each_partition_the_greater_position_stands(store):
+    await store.advance("structure", {0: 7, 11: 3})
+    await store.advance("structure", {0: 5, 11: 4, 2: 2**53 - 1})
+    await store.advance("structure", {})
+    assert await store.applied("structure") == {0: 7, 2: 2**53 - 1, 11: 4}
+    assert await store.applied("struct") == {}
 
 
 async def fill(store) -> None:

@@ -1,4 +1,4 @@
-"""The file, the model and plain dictionaries, step by step through the same random life, kills included."""
+"""Each durable store, the model and plain dictionaries, step by step through the same random life, kills included."""
 
 import asyncio
 import copy
@@ -7,16 +7,27 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from streammem.backends.memory import MemoryStructure
+from streammem.backends.redis import RedisStructure
 from streammem.backends.sqlite import SqliteStructure
 from streammem.core import routing
 from streammem.ports import Span
-from streammem.records import Answering, Entry, Leaf, NodeId, Sequence, Summary
+from streammem.records import Answering, Due, Entry, Leaf, NodeId, Sequence, Summary
+from tests.servers import redis_server
 from tests.strategies import CHANNELS, MESSAGES, UIDS, WORKSPACE, facts, versions
 
 SEQUENCES = (
@@ -39,7 +50,7 @@ nodes = st.lists(st.sampled_from(NODES), max_size=3)
 words = st.sampled_from(("a", "b", "c"))
 
 
-async def reading(store: MemoryStructure) -> dict[str, Any]:
+async def reading(store: Any, now: float) -> dict[str, Any]:
     """Everything that can be read of a store, over all the names that these tests use.
 
     All but its counts: counting commits what is pending, and a kill should find something to lose.
@@ -59,7 +70,8 @@ async def reading(store: MemoryStructure) -> dict[str, Any]:
         "facts": await store.facts(WORKSPACE),
         "facts_generation": await store.facts_generation(WORKSPACE),
         "reactions": [await store.reactions(WORKSPACE, c, m) for c in CHANNELS for m in MESSAGES],
-        "due": await store.due(99),
+        "due": await store.due(99, 1e9),
+        "free": await store.due(99, now),
         "redactions": await store.redactions(SEQUENCES),
         "summaries": await store.summaries(NODES),
         "cached": await store.cached(["a", "b", "c"]),
@@ -102,31 +114,57 @@ class Plain:
         return tuple(sorted(Leaf(ts, uid) for uid, ts in run.items()))
 
 
+class Numbers:
+    """Generations of one store as the places that they have among all of it: another store counts in its own way."""
+
+    def __init__(self) -> None:
+        self.known: list[int] = []
+
+    def place(self, number: int) -> int:
+        """Numbers never come again, so that a new one is greater than all before."""
+        if number not in self.known:
+            assert number > max(self.known, default=-1)
+            self.known.append(number)
+        return self.known.index(number)
+
+    def of(self, read: dict[str, Any]) -> dict[str, Any]:
+        for mark in sorted(read["due"], key=lambda mark: mark.generation):
+            self.place(mark.generation)
+        return read | {name: [self.placed(mark) for mark in read[name]] for name in ("due", "free")}
+
+    def placed(self, mark: Due) -> Due:
+        return msgspec.structs.replace(mark, generation=self.place(mark.generation))
+
+
 class Life(RuleBasedStateMachine):
-    """One store on file, one in memory, and plain dictionaries, told the same things."""
+    """A store, one in memory, and plain dictionaries, told the same things."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
-        self.file = SqliteStructure(self.directory / "s")
+        self.store: Any = None
         self.model = MemoryStructure()
         self.plain = Plain()
         self.position = 0
+        self.now = 0.0
+        self.marks = {"model": Numbers(), "store": Numbers()}
+        self.facts = {"model": Numbers(), "store": Numbers()}
+        self.begin()
         self.settled()
 
-    def teardown(self) -> None:
-        self.file.close()
-        self.runner.close()
-        shutil.rmtree(self.directory)
+    def begin(self) -> None:
+        """Open `store`."""
+        raise NotImplementedError
+
+    def each(self, verb: str, *arguments: Any) -> list[Any]:
+        return [self.runner.run(getattr(store, verb)(*arguments)) for store in (self.model, self.store)]
 
     def both(self, verb: str, *arguments: Any) -> None:
-        outcomes = [self.runner.run(getattr(store, verb)(*arguments)) for store in (self.model, self.file)]
+        outcomes = self.each(verb, *arguments)
         assert outcomes[0] == outcomes[1]
 
     def settled(self) -> None:
-        """The file holds all of this now: what a kill falls back to."""
-        self.standing = copy.deepcopy((self.model, self.plain))
+        """All of this stands now, whatever happens."""
 
     @rule(given=st.lists(versions(), max_size=4))
     def register(self, given):
@@ -164,15 +202,32 @@ class Life(RuleBasedStateMachine):
     def redact(self, given):
         self.both("redact", given)
 
-    @rule(limit=st.integers(0, 3), marked=marks)
-    def settle(self, limit, marked):
-        due = self.runner.run(self.model.due(limit))
+    @rule(limit=st.integers(0, 3), lease=st.sampled_from((0, 2, 5)), marked=marks, ended=st.booleans())
+    def settle(self, limit, lease, marked, ended):
+        """Some are taken, some of them marked again meanwhile, and some are settled twice."""
+        taken = self.each("due", limit, self.now, lease)
+        assert [mark.sequence for mark in taken[0]] == [mark.sequence for mark in taken[1]]
         self.mark_due(marked)
-        self.both("settle", due)
-        for mark in due:
+        if not ended:
+            return
+        for _ in range(2):
+            gone = [self.runner.run(s.settle(d)) for s, d in zip((self.model, self.store), taken, strict=True)]
+            assert [mark.sequence for mark in gone[0]] == [mark.sequence for mark in gone[1]]
+        for mark in taken[0]:
             if mark.sequence not in dict(marked):
                 del self.plain.due[mark.sequence]
         self.settled()
+
+    @rule(limit=st.integers(1, 3), marked=marks, seconds=st.integers(0, 4))
+    def hold(self, limit, marked, seconds):
+        taken = self.each("due", limit, self.now)
+        self.mark_due(marked)
+        for store, due in zip((self.model, self.store), taken, strict=True):
+            self.runner.run(store.hold(due, self.now + seconds))
+
+    @rule(seconds=st.integers(1, 3))
+    def wait(self, seconds):
+        self.now += seconds
 
     @rule(given=nodes, text=words)
     def keep(self, given, text):
@@ -190,16 +245,15 @@ class Life(RuleBasedStateMachine):
         self.both("cache", texts)
         self.settled()
 
-    @rule(name=words, step=st.integers(-1, 3))
-    def advance(self, name, step):
+    @rule(name=words, partition=st.integers(0, 2), step=st.integers(-1, 3))
+    def advance(self, name, partition, step):
         self.position = max(0, self.position + step)
-        self.both("advance", name, {0: self.position})
+        self.both("advance", name, {partition: self.position})
         self.settled()
 
     @rule()
     def count(self):
         self.both("counts")
-        self.file.flush()
         self.settled()
 
     @precondition(lambda self: self.plain.runs)
@@ -209,25 +263,86 @@ class Life(RuleBasedStateMachine):
         self.plain = Plain()
         self.settled()
 
+    @invariant()
+    def all_tell_the_same(self):
+        reads = {
+            name: self.runner.run(reading(store, self.now))
+            for name, store in (("model", self.model), ("store", self.store))
+        }
+        self.plain.check(reads["model"])
+        for name, read in reads.items():
+            reads[name] = self.marks[name].of(read)
+            reads[name]["facts_generation"] = self.facts[name].place(read["facts_generation"])
+        assert reads["store"] == reads["model"]
+
+
+class FileLife(Life):
+    """On file, where a kill takes what was not committed."""
+
+    store: SqliteStructure
+
+    def begin(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(dir=MEMORY if MEMORY.is_dir() else None))
+        self.open()
+
+    def open(self) -> None:
+        self.store = SqliteStructure(self.directory / "s")
+        self.model._held.clear()  # what a process holds is free when it ends
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.runner.close()
+        shutil.rmtree(self.directory)
+
+    def settled(self) -> None:
+        self.standing = copy.deepcopy((self.model, self.plain, self.marks, self.facts))
+
     @rule()
     def reopen(self):
-        self.file.close()
-        self.file = SqliteStructure(self.directory / "s")
+        self.store.close()
+        self.open()
         self.settled()
 
     @rule()
     def kill(self):
         """What the process held is gone; the file was never told to close."""
-        self.file._file.close()
-        self.file = SqliteStructure(self.directory / "s")
-        self.model, self.plain = copy.deepcopy(self.standing)
-
-    @invariant()
-    def all_tell_the_same(self):
-        read = self.runner.run(reading(self.model))
-        assert self.runner.run(reading(self.file)) == read
-        self.plain.check(read)
+        self.store._file.close()
+        self.model, self.plain, self.marks, self.facts = copy.deepcopy(self.standing)
+        self.open()
 
 
-TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+class RedisLife(Life):
+    """In Redis, which keeps everything, whoever says it, and may forget scripts."""
+
+    url: str
+    cluster: bool
+    store: RedisStructure
+
+    def begin(self) -> None:
+        self.prefix = f"t{uuid4().hex[:10]}"
+        self.store = self.runner.run(RedisStructure.open(self.url, self.prefix, cluster=self.cluster))
+
+    def teardown(self) -> None:
+        self.runner.run(self.store.close())
+        self.runner.close()
+        redis_server.forget(self.url, self.prefix)
+
+    @rule()
+    def reopen(self):
+        self.runner.run(self.store.close())
+        self.store = self.runner.run(RedisStructure.open(self.url, self.prefix, cluster=self.cluster))
+
+    @rule()
+    def forget_scripts(self):
+        redis_server.forget_scripts(self.url)
+
+
+TestFileLife = FileLife.TestCase
+TestFileLife.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize("cluster", [False, True])
+def test_redis_lives_as_the_model_does(request, cluster):
+    url = request.getfixturevalue("redis_cluster_url" if cluster else "redis_url")
+    life = type("ThisRedisLife", (RedisLife,), {"url": url, "cluster": cluster})
+    run_state_machine_as_test(life, settings=settings(max_examples=20, stateful_step_count=25, deadline=None))

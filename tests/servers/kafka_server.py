@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -68,7 +68,7 @@ TUNED = {
 """One small node for tests: quick groups, quick cleaner, small files."""
 
 
-class Unavailable(Exception):
+class Unavailable(Exception):  # noqa: N818 (a reason to skip)
     """No Kafka can be had here; the message says what was tried."""
 
 
@@ -101,8 +101,9 @@ class KafkaServer:
 
     restartable = True
 
-    def __init__(self, folder: Path, owner: int | None = None) -> None:
+    def __init__(self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None) -> None:
         self.folder = folder
+        self.tuned = TUNED | dict(more or {})
         self.owner = owner or os.getpid()
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
@@ -190,8 +191,8 @@ class KafkaServer:
 class JarKafka(KafkaServer):
     """Apache Kafka from its jars."""
 
-    def __init__(self, folder: Path, owner: int | None = None) -> None:
-        super().__init__(folder, owner)
+    def __init__(self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, owner, more)
         self.controller = free_port()
         self._jars = jars()
         self._config = folder / "server.properties"
@@ -207,7 +208,7 @@ class JarKafka(KafkaServer):
         ]
 
     def _format(self) -> None:
-        config = TUNED | {
+        config = self.tuned | {
             "controller.quorum.voters": f"1@127.0.0.1:{self.controller}",
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -227,8 +228,8 @@ class JarKafka(KafkaServer):
 class DockerKafka(KafkaServer):
     """The image of the Apache project, attached, so that signals reach it."""
 
-    def __init__(self, folder: Path, owner: int | None = None) -> None:
-        super().__init__(folder, owner)
+    def __init__(self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None) -> None:
+        super().__init__(folder, owner, more)
         self._name = f"streammem-test-{uuid.uuid4().hex[:12]}"
         self._made = False
 
@@ -236,7 +237,7 @@ class DockerKafka(KafkaServer):
         if self._made:
             return ["docker", "start", "--attach", self._name]
         self._made = True
-        config = TUNED | {
+        config = self.tuned | {
             "controller.quorum.voters": "1@localhost:9093",
             "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
@@ -344,27 +345,33 @@ def _mesh() -> Path | None:
     return Path(found.origin).parent / "bin" / "tansu" if found and found.origin else None
 
 
-def _had(folder: Path, owner: int | None) -> Iterator[Callable[[], KafkaServer]]:
+def _had(folder: Path, owner: int | None, more: Mapping[str, str] | None) -> Iterator[Callable[[], KafkaServer]]:
     """The brokers that may be had here, best first."""
     if _docker():
-        yield lambda: DockerKafka(folder, owner)
+        yield lambda: DockerKafka(folder, owner, more)
     if shutil.which("mvn") and shutil.which(_java()):
-        yield lambda: JarKafka(folder, owner)
-        yield lambda: JarKafka(folder, owner)  # once more: another process may have taken the free port
+        yield lambda: JarKafka(folder, owner, more)
+        yield lambda: JarKafka(folder, owner, more)  # once more: another process may have taken the free port
     if _mesh():
         yield lambda: MeshKafka(folder, owner)
 
 
-def serve(folder: Path, owner: int | None = None, *, restartable: bool = False) -> KafkaServer:
+def serve(
+    folder: Path,
+    owner: int | None = None,
+    *,
+    restartable: bool = False,
+    more: Mapping[str, str] | None = None,
+) -> KafkaServer:
     """Start the first broker that can be had; it ends with the process `owner` (this one). Raises Unavailable.
 
-    A test that must stop its broker asks for a `restartable` one and has it for itself.
+    A test that must stop its broker, or set `more` of its configuration, asks for a `restartable` one of its own.
     """
     named = os.environ.get("STREAMMEM_TEST_KAFKA")
     if named and not restartable:
         return _started(NamedKafka(named))
     tried = []
-    for make in _had(folder, owner):
+    for make in _had(folder, owner, more):
         try:
             server = make()
             if server.restartable or not restartable:

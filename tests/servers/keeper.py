@@ -23,7 +23,7 @@ def _die_with_parent() -> None:
 def keep(owner: int, pid_file: Path, command: list[str]) -> int:
     """Start the command; return its exit code, or end it when the owner is gone."""
     watched = os.pidfd_open(owner)
-    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)  # noqa: PLW1509 (one thread)
     ended = os.pidfd_open(child.pid)
     fresh = pid_file.with_suffix(".new")
     fresh.write_text(str(child.pid))

@@ -1,4 +1,4 @@
-"""The only place that knows every backend: builds the parts of an embedded memory."""
+"""The parts of an embedded memory: one directory, one process, no server."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def open_embedded(
     Raises MemoryHeldError, MemoryFormatError or SettingsError, each saying what to do.
     """
     _prepare(path, create=create)
-    lock = _hold(path, settings.wait)
+    lock = hold(path, settings.wait)
     try:
         model = (embedder or fastembed)(settings)
         card = Card(FORMAT, settings.forest.k, DEFAULT_RULES.digest, model.name, model.dimensions)
@@ -180,7 +180,7 @@ def _prepare(path: Path, *, create: bool) -> None:
         )
 
 
-def _hold(path: Path, wait: float) -> IO[str]:
+def hold(path: Path, wait: float) -> IO[str]:
     """Take the directory, after at most `wait` seconds. The lock goes with the process, however that ends."""
     try:
         lock = (path / "lock").open("a+", encoding="utf-8")

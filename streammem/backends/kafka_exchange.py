@@ -1,0 +1,249 @@
+"""What is sent to the memory over Kafka and what comes back: events, questions and answers, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from collections.abc import Sequence as Many
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from streammem.backends.kafka import (
+    AIOKafkaConsumer,
+    AIOKafkaProducer,
+    Connection,
+    TopicPartition,
+    begin,
+    partitions_of_topic,
+    speaking,
+)
+from streammem.core import positions
+from streammem.core.events import encode
+from streammem.core.topics import ANSWERS, DEAD_LETTERS, DIRECTORY, MESSAGES, QUERIES, Topic, input_of, named
+from streammem.errors import QueryError, TransientError
+from streammem.records import Answer, Awaited, DeadLetter, Event, Position, Query, Received
+
+IN_FLIGHT = 2000
+"""Records sent and not yet acknowledged: bounds memory, and what is sent twice after an interruption."""
+
+INPUTS = {topic.short: topic for topic in (MESSAGES, DIRECTORY)}
+CORRELATION = "correlation-id"
+
+_answer = msgspec.json.Decoder(Answer).decode
+_letter = msgspec.json.Decoder(DeadLetter).decode
+
+
+class Produced(msgspec.Struct, frozen=True):
+    """How many events are acknowledged, and what to wait for to find them."""
+
+    count: int
+    awaited: Awaited
+
+
+class KafkaExchange:
+    """Sends events and questions, reads answers and dead letters. Connects when first used; close with `stop`."""
+
+    def __init__(self, connection: Connection, prefix: str, *, max_bytes: int = 2**20, patience: float = 10.0) -> None:
+        self._connection, self._prefix = connection, prefix
+        self._max_bytes, self._patience = max_bytes, patience
+        self._producer: Any = None
+        self._lock = asyncio.Lock()
+        self._listening: asyncio.Task[None] | None = None
+        self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
+
+    async def stop(self) -> None:
+        """Close the connections; nothing that was acknowledged is lost."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+        if self._producer is not None:
+            producer, self._producer = self._producer, None
+            await producer.stop()
+
+    # ---- events
+    async def produce(self, events: Iterable[Event], *, at_once: int = IN_FLIGHT) -> AsyncIterator[Produced]:
+        """Send events to the input topics; tell now and then, and at the end, what is acknowledged so far."""
+        producer = await self._started()
+        flying: deque[tuple[str, asyncio.Future[Any]]] = deque()
+        done = Produced(0, Awaited())
+        with speaking(self._connection, "producing to", "the input topics"):
+            for event in events:
+                short, key = input_of(event)
+                name = named(self._prefix, INPUTS[short])
+                flying.append((short, await producer.send(name, encode(event), key.encode("utf-8", "surrogatepass"))))
+                if len(flying) >= at_once:
+                    done = await _landed(flying, at_once // 2, done)
+                    yield done
+            yield await _landed(flying, len(flying), done)
+
+    # ---- questions and answers
+    async def ask(self, query: Query, seconds: float) -> Answer:
+        """Put a question and wait for its answer. Raises QueryError for one that says so, TransientError for none."""
+        query_id = str(uuid4())
+        await self._listen()
+        waiting = self._waiting[query_id.encode()] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.send(QUERIES, query_id.encode(), msgspec.json.encode(query))
+                answer = _answer(await waiting)
+        except TimeoutError:
+            raise TransientError(
+                f"no answer within {seconds:g} s: is a query worker running? (`streammem status` says)"
+            ) from None
+        finally:
+            self._waiting.pop(query_id.encode(), None)
+        if answer.error is not None:
+            raise QueryError(answer.error)
+        return answer
+
+    async def _listen(self) -> None:
+        """Read answers from now on, for all questions of this process."""
+        async with self._lock:
+            if self._listening is not None and not self._listening.done():
+                return
+            reading = self._reading(ANSWERS)
+            with speaking(self._connection, "waiting for answers on", named(self._prefix, ANSWERS)):
+                consumer = await reading.__aenter__()
+                await consumer.seek_to_end()
+                for part in consumer.assignment():
+                    await consumer.position(part)
+            self._listening = asyncio.create_task(self._dispatch(reading, consumer))
+
+    async def _dispatch(self, reading: _Reading, consumer: Any) -> None:
+        try:
+            async for record in consumer:
+                waiting = self._waiting.get(record.key)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(record.value)
+        finally:
+            await reading.__aexit__()
+
+    async def reply(self, key: bytes | None, headers: Many[tuple[str, bytes]], answer: Answer) -> None:
+        """Send an answer under the key and the correlation id of its question."""
+        correlation = dict(headers).get(CORRELATION, key or b"")
+        await self.send(ANSWERS, key, msgspec.json.encode(answer), ((CORRELATION, correlation),))
+
+    # ---- dead letters
+    async def bury(self, letters: Many[DeadLetter]) -> None:
+        """Send records that could not be used to the dead-letter topic; return when they are durable."""
+        await asyncio.gather(*(self.send(DEAD_LETTERS, letter.key, msgspec.json.encode(letter)) for letter in letters))
+
+    async def letters(self) -> AsyncIterator[tuple[str, DeadLetter]]:
+        """Every dead letter that is kept, with its name (PARTITION:OFFSET), partition by partition."""
+        async for record in self._all(DEAD_LETTERS):
+            if record.value is not None:
+                yield f"{record.partition}:{record.offset}", _letter(record.value)
+
+    async def original(self, letter: DeadLetter) -> Received | None:
+        """The record that a dead letter is of, as long as its topic keeps it."""
+        topic = next((t for t in (*INPUTS.values(), QUERIES) if t.name == letter.topic), None)
+        if topic is None:
+            return None
+        with speaking(self._connection, "reading", named(self._prefix, topic)):
+            async with self._reading(topic) as consumer:
+                part = TopicPartition(named(self._prefix, topic), letter.partition)
+                begin, end = (
+                    (await consumer.beginning_offsets([part]))[part],
+                    (await consumer.end_offsets([part]))[part],
+                )
+                if part not in consumer.assignment() or not begin <= letter.offset < end:
+                    return None
+                consumer.assign([part])
+                consumer.seek(part, letter.offset)
+                async with asyncio.timeout(self._patience):
+                    record = await consumer.getone()
+                return _received(record, topic) if record.offset == letter.offset else None
+
+    async def send(
+        self, topic: Topic, key: bytes | None, value: bytes | None, headers: Many[tuple[str, bytes]] = ()
+    ) -> tuple[int, int]:
+        """Send one record; return its partition and its position when it is durable."""
+        producer = await self._started()
+        name = named(self._prefix, topic)
+        with speaking(self._connection, "producing to", name):
+            async with asyncio.timeout(self._patience):
+                sent = await producer.send_and_wait(name, value, key, headers=list(headers))
+        return sent.partition, sent.offset + 1
+
+    # ---- connections
+    async def _started(self) -> Any:
+        async with self._lock:
+            if self._producer is None:
+                with speaking(self._connection, "connecting", ""):
+                    producer = AIOKafkaProducer(
+                        acks="all",
+                        enable_idempotence=True,
+                        linger_ms=2,
+                        max_request_size=max(self._max_bytes, MESSAGES.max_bytes),
+                        request_timeout_ms=int(self._patience * 1000),
+                        **self._connection.options(),
+                    )
+                    await begin(self._connection, producer, self._patience)
+                    self._producer = producer
+            return self._producer
+
+    def _reading(self, topic: Topic) -> _Reading:
+        return _Reading(self._connection, named(self._prefix, topic), self._patience)
+
+    async def _all(self, topic: Topic) -> AsyncIterator[Received]:
+        with speaking(self._connection, "reading", named(self._prefix, topic)):
+            async with self._reading(topic) as consumer:
+                ends = await consumer.end_offsets(consumer.assignment())
+                for part in sorted(ends):
+                    consumer.assign([part])
+                    await consumer.seek_to_beginning(part)
+                    while await consumer.position(part) < ends[part]:
+                        for records in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
+                            for record in records:
+                                if record.offset < ends[part]:
+                                    yield _received(record, topic)
+
+
+class _Reading:
+    """A consumer without a group over all partitions of one topic."""
+
+    def __init__(self, connection: Connection, topic: str, patience: float) -> None:
+        self._connection, self._topic, self._patience = connection, topic, patience
+
+    async def __aenter__(self) -> Any:
+
+        count = await partitions_of_topic(self._connection, self._topic, self._patience)
+        self._consumer = AIOKafkaConsumer(
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            request_timeout_ms=int(self._patience * 1000),
+            **self._connection.options(),
+        )
+        await begin(self._connection, self._consumer, self._patience)
+        self._consumer.assign([TopicPartition(self._topic, number) for number in range(count)])
+        return self._consumer
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._consumer.stop()
+
+
+async def _landed(flying: deque[tuple[str, asyncio.Future[Any]]], count: int, done: Produced) -> Produced:
+    """Wait for the oldest of what was sent."""
+    inputs: dict[str, Position] = dict(done.awaited.inputs)
+    for _ in range(count):
+        short, future = flying.popleft()
+        sent = await future
+        inputs[short] = positions.joined(inputs.get(short, {}), {sent.partition: sent.offset + 1})
+    return Produced(done.count + count, Awaited(inputs=inputs))
+
+
+def _received(record: Any, topic: Topic) -> Received:
+    return Received(
+        topic=topic.name,
+        partition=record.partition,
+        offset=record.offset,
+        at=record.timestamp * 1000,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers or ()),
+    )

@@ -1,0 +1,99 @@
+"""A memory that runs as a stream, from outside: events and questions go to Kafka, answers come back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from streammem import settings as configuration
+from streammem.core import events as canonical
+from streammem.core import positions
+from streammem.records import Answer, Awaited, Event, Query
+
+if TYPE_CHECKING:
+    from streammem.backends.kafka_exchange import KafkaExchange
+
+SCHEME = "kafka://"
+
+
+@asynccontextmanager
+async def connect(url: str, settings: configuration.Settings | None = None) -> AsyncIterator[StreamMemory]:
+    """Connect to the memory behind `kafka://HOST:PORT,...`, optionally `/PREFIX` of its topics.
+
+    User, password and certificates come from the settings (STREAMMEM_KAFKA__...).
+    """
+    from streammem.wiring import stream  # noqa: PLC0415 - loads the Kafka client
+
+    chosen = settings or configuration.load()
+    bootstrap, _, prefix = url.removeprefix(SCHEME).partition("/")
+    named = {name: value for name, value in (("bootstrap", bootstrap), ("prefix", prefix)) if value}
+    chosen = chosen.model_copy(update={"kafka": chosen.kafka.model_copy(update=named)})
+    exchange = stream.exchange(chosen)
+    try:
+        yield StreamMemory(exchange, chosen.worker.timeout)
+    finally:
+        await exchange.stop()
+
+
+class StreamMemory:
+    """A connection to a memory. Safe to use from many tasks of one event loop."""
+
+    def __init__(self, exchange: KafkaExchange, seconds: float) -> None:
+        self._exchange, self._seconds = exchange, seconds
+
+    async def append(self, events: Iterable[Event]) -> Awaited:
+        """Send events; return, once Kafka has them, what to `wait_for` so that a question finds them.
+
+        Raises RejectedError, before anything is sent, for an event that the memory would refuse.
+        """
+        usable = [canonical.normalise(event) for event in events]
+        sent = Awaited()
+        async for done in self._exchange.produce(usable):
+            sent = done.awaited
+        return sent
+
+    async def query(
+        self,
+        text: str,
+        *,
+        asker: str | None = None,
+        workspace: str | None = None,
+        everything: bool = False,
+        as_of: int | None = None,
+        channels: Iterable[str] = (),
+        since: int | None = None,
+        until: int | None = None,
+        limit: int | None = None,
+        budget: int | None = None,
+        exclude: Iterable[str] = (),
+        wait_for: Awaited | str | None = None,
+    ) -> Answer:
+        """Answer a question, as `Memory.query` does; with `wait_for` not before that can be found.
+
+        Raises QueryError when the answer says why there is none, TransientError when none comes.
+        """
+        return await self.ask(
+            Query(
+                text=text,
+                workspace=workspace or "",
+                asker=asker,
+                everything=everything,
+                as_of=as_of,
+                channels=tuple(channels),
+                since=since,
+                until=until,
+                limit=limit,
+                budget=budget,
+                exclude=tuple(exclude),
+                wait_for=positions.parse(wait_for) if isinstance(wait_for, str) else wait_for,
+            )
+        )
+
+    async def ask(self, query: Query) -> Answer:
+        """Answer a query record."""
+        if query.wait_for is not None and not (query.wait_for.log or query.wait_for.inputs):
+            query = msgspec.structs.replace(query, wait_for=None)
+        return await self._exchange.ask(query, self._seconds + 5.0)  # the worker's own time-out says more

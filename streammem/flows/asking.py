@@ -1,0 +1,95 @@
+"""Questions as they come in: the workspace is found, the directory is at hand, and the answer says how fresh it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from streammem.core import positions
+from streammem.core.directory import Directory
+from streammem.core.identifiers import Rules
+from streammem.core.numbers import Forest, Retrieval
+from streammem.errors import QueryError
+from streammem.flows.answer import answer
+from streammem.flows.index import APPLIED as INDEXED
+from streammem.flows.sight import Desk
+from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.ports import Embedder, StructureStore, VectorIndex
+from streammem.records import Answer, Awaited, Position, Query
+
+LOOK = 0.05
+"""Seconds between two looks at how far the memory has come, while a question waits."""
+
+
+class Counter:
+    """Where questions are put. One serves many tasks."""
+
+    def __init__(
+        self,
+        store: StructureStore,
+        index: VectorIndex,
+        embedder: Embedder,
+        rules: Rules,
+        forest: Forest,
+        numbers: Retrieval,
+    ) -> None:
+        self._store, self._index, self._embedder = store, index, embedder
+        self._rules, self._forest, self._numbers = rules, forest, numbers
+        self._directories: dict[str, tuple[int, Directory]] = {}
+
+    async def ask(self, query: Query) -> Answer:
+        """Answer a question. `position` says how far structure and index had come before it was looked at.
+
+        Raises QueryError for a user, channel or workspace that is not known.
+        """
+        position = {name: await self._store.applied(name) for name in (STRUCTURED, INDEXED)}
+        known = await self._store.workspaces()
+        query = msgspec.structs.replace(query, workspace=query.workspace or _only(known))
+        if query.workspace not in known:
+            raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
+        directory = await self.directory(query.workspace)
+        desk = Desk(self._store, self._index, self._embedder, directory, self._rules, self._forest, self._numbers)
+        return msgspec.structs.replace(await answer(query, desk), position=position)
+
+    async def directory(self, workspace: str) -> Directory:
+        """The directory of a workspace as it stands; read anew only when a fact has changed."""
+        generation = await self._store.facts_generation(workspace)
+        known = self._directories.get(workspace)
+        if known is None or known[0] != generation:
+            known = (generation, Directory(await self._store.facts(workspace)))
+            self._directories[workspace] = known
+        return known[1]
+
+
+def _only(workspaces: list[str]) -> str:
+    if len(workspaces) > 1:
+        raise QueryError(f"this memory has several workspaces, name one of them: {', '.join(workspaces)}")
+    if not workspaces:
+        raise QueryError("this memory is empty: import something first")
+    return workspaces[0]
+
+
+async def findable(
+    awaited: Awaited,
+    store: StructureStore,
+    taken_in: Callable[[], Awaitable[dict[str, Position]]],
+    end: Callable[[], Awaitable[Position]],
+) -> None:
+    """Return when all that is awaited can be found. How long to wait is the caller's: cancel it.
+
+    `taken_in` tells how far `ingest` has come with each input topic, `end` the end of the log.
+    """
+    wanted = awaited.log
+    if awaited.inputs:
+        while not _covered(awaited.inputs, await taken_in()):
+            await asyncio.sleep(LOOK)
+        wanted = positions.joined(wanted, await end())
+    for name in (STRUCTURED, INDEXED):
+        while not positions.covers(await store.applied(name), wanted):
+            await asyncio.sleep(LOOK)
+
+
+def _covered(wanted: dict[str, Position], reached: dict[str, Position]) -> bool:
+    return all(positions.covers(reached.get(name, {}), position) for name, position in wanted.items())

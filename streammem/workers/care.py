@@ -1,0 +1,79 @@
+"""Taking care of a memory in servers: the proof that it is what its log says, and building it anew."""
+
+from __future__ import annotations
+
+import asyncio
+
+from streammem.core import positions
+from streammem.errors import TransientError
+from streammem.flows.index import APPLIED as INDEXED
+from streammem.flows.index import index
+from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.flows.summarize import Bench, Summarized, summarize
+from streammem.flows.verify import Verified, replay, verify
+from streammem.memory import Progress
+from streammem.wiring.stream import Streaming
+
+TRIES = 3
+"""A memory that is written to while it is read may seem to differ: it is read again."""
+
+
+async def verified(parts: Streaming, seconds: float, progress: Progress | None = None) -> Verified:
+    """Rebuild the forests from the log in this process and compare them with Redis.
+
+    Waits up to so many seconds for `structure` to reach the end of the log. Raises TransientError if it does not.
+    """
+    settings = parts.settings
+    told = (lambda n: progress("replay", n)) if progress else None
+    for left in reversed(range(TRIES)):
+        end = await parts.log.end()
+        await _structured(parts, seconds)
+        found = await verify(
+            parts.log,
+            parts.structure,
+            parts.fresh_structure(),
+            parts.rules,
+            k=settings.forest.k,
+            fan_out=settings.retrieval.fan_out,
+            progress=told,
+        )
+        if not found.different or not left or await parts.log.end() == end:
+            break
+    return found
+
+
+async def _structured(parts: Streaming, seconds: float) -> None:
+    end = await parts.log.end()
+    try:
+        async with asyncio.timeout(seconds):
+            while not positions.covers(applied := await parts.structure.applied(STRUCTURED), end):
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        behind = positions.between(applied, end)
+        raise TransientError(
+            f"structure is {behind} entries behind the log: start a structure worker, then try again"
+        ) from None
+
+
+async def rebuilt(parts: Streaming, progress: Progress | None = None) -> Summarized:
+    """Drop what Redis and the vectors hold, except the cache of summaries, and build it again from the log.
+
+    Workers may go on meanwhile: what they write is the same. With an index in a directory, stop the process that
+    holds it first.
+    """
+    settings = parts.settings
+    vectors, embedder = await parts.index(rebuild=True), await parts.embedder()
+    await parts.structure.clear()
+    await vectors.clear()
+    await parts.renew()
+    await parts.check()
+    told = (lambda n: progress("log", n)) if progress else None
+    await replay(parts.log, parts.structure, parts.rules, progress=told)
+    while entries := await parts.log.read(await parts.structure.applied(INDEXED), settings.pool):
+        await index(entries, parts.structure, vectors, embedder, parts.rules)
+        if progress:
+            progress("index", len(entries))
+    bench = Bench(parts.structure, vectors, settings.forest.k, settings.summary, lease=settings.worker.lease)
+    done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
+    await parts.switch_index()
+    return done

@@ -1,0 +1,128 @@
+"""The Faust loop: records of topics in batches to a duty, acknowledged after its effects. Transport only."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Sequence as Many
+from typing import Any
+
+from streammem.core.topics import Topic, group_of, named
+from streammem.errors import MissingExtraError
+from streammem.records import Received
+from streammem.settings import Settings
+from streammem.workers.duty import Duty
+
+try:
+    import faust
+except ModuleNotFoundError as error:
+    raise MissingExtraError("faust-streaming", "kafka") from error
+
+IDLE = 5.0
+"""Seconds between two looks at whether the store still has what this process did."""
+
+
+def app_of(role: str, topics: Many[Topic], duty: Duty, settings: Settings) -> faust.App:
+    """A Faust app that gives the records of these topics to a duty."""
+    app = _app(role, settings)
+    for topic in topics:
+        channel = app.topic(
+            named(settings.kafka.prefix, topic),
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",
+            value_serializer="raw",
+            internal=False,
+        )
+        app.agent(channel, name=f"{role}-{topic.short}", concurrency=1)(_taking(topic, duty, settings))
+    return app
+
+
+def idle_app_of(role: str, work: Callable[[], Awaitable[None]], settings: Settings) -> faust.App:
+    """A Faust app without a topic, for a role that looks for its work in the store."""
+    app = _app(role, settings)
+    app.producer_only = True
+    app.task(work)
+    return app
+
+
+def _taking(topic: Topic, duty: Duty, settings: Settings) -> Any:
+    async def take(stream: Any) -> AsyncIterator[None]:
+        size = settings.worker.pool if duty.pulse.role == "index" else settings.worker.batch
+        within = settings.worker.within
+        async for events in stream.noack_take(size, within=within):
+            await duty.do([_received(event.message, topic) for event in events])
+            for event in events:
+                event.ack()
+            yield
+
+    return take
+
+
+def _received(message: Any, topic: Topic) -> Received:
+    return Received(
+        topic=topic.name,
+        partition=message.partition,
+        offset=message.offset,
+        at=int((message.timestamp or 0) * 1_000_000),
+        key=message.key,
+        value=message.value,
+        headers=tuple(message.headers or ()),
+    )
+
+
+def _app(role: str, settings: Settings) -> faust.App:
+    brokers = ";".join(f"kafka://{broker}" for broker in settings.kafka.bootstrap.split(","))
+    return faust.App(
+        group_of(settings.kafka.prefix, role),
+        broker=brokers,
+        broker_credentials=_credentials(settings),
+        autodiscover=False,
+        web_enabled=False,
+        topic_disable_leader=True,
+        stream_wait_empty=False,
+        consumer_auto_offset_reset="earliest",
+        broker_session_timeout=10.0,
+        broker_heartbeat_interval=3.0,
+        broker_commit_interval=0.5,
+        broker_max_poll_records=4 * settings.worker.batch,
+        stream_buffer_maxsize=4 * settings.worker.batch,
+        consumer_max_fetch_size=4 * 2**20,
+        producer_acks=-1,
+        loghandlers=[],
+    )
+
+
+def _credentials(settings: Settings) -> Any:
+    kafka = settings.kafka
+    if kafka.protocol == "PLAINTEXT":
+        return None
+    context = ssl.create_default_context(cafile=kafka.ca_file) if kafka.protocol.endswith("SSL") else None
+    if not kafka.protocol.startswith("SASL"):
+        return faust.SSLCredentials(context=context)
+    password = kafka.password.get_secret_value() if kafka.password else None
+    return faust.SASLCredentials(
+        username=kafka.username, password=password, ssl_context=context, mechanism=kafka.mechanism
+    )
+
+
+async def serve(app: faust.App, duty: Duty) -> None:
+    """Run an app until it is cancelled or the duty fails."""
+    app.finalize()
+    await app.start()
+    crashed = asyncio.ensure_future(_crash_of(app))
+    try:
+        await asyncio.wait([crashed, duty.failed], return_when=asyncio.FIRST_COMPLETED)
+        for outcome in (duty.failed, crashed):
+            if outcome.done():
+                outcome.result()
+    finally:
+        crashed.cancel()
+        await app.stop()
+
+
+async def _crash_of(app: faust.App) -> None:
+    """Raise what a Faust service died of."""
+    await app._crashed.wait()  # noqa: SLF001 - mode tells of it in no other way
+    raise app._crash_reason or RuntimeError("Faust stopped")  # noqa: SLF001

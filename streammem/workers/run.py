@@ -1,0 +1,171 @@
+"""Runs roles in one process until SIGTERM: opens the parts, waits for what is away, ends within a set time."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Sequence as Many
+from typing import Any
+
+import structlog
+
+from streammem.core.topics import READS, TOPICS
+from streammem.errors import SettingsError, TransientError
+from streammem.flows.asking import Counter
+from streammem.flows.summarize import Bench, summarize
+from streammem.ports import Embedder
+from streammem.settings import Settings
+from streammem.wiring.stream import Streaming, open_streaming
+from streammem.workers import stages
+from streammem.workers.duty import BEAT, SILENCE, Duty, Pulse, persist
+from streammem.workers.loop import IDLE, app_of, idle_app_of, serve
+from streammem.workers.query import Clerk
+from streammem.workers.stages import Done, LogStage, Stage
+
+ROLES = ("ingest", "structure", "index", "summarize", "query")
+
+log = structlog.get_logger()
+
+
+async def run(roles: Many[str], settings: Settings, *, embedder: Callable[[Settings], Embedder] | None = None) -> None:
+    """Work in these roles until SIGTERM or SIGINT. Raises what ends a worker: SettingsError, or a fault."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    working = asyncio.create_task(_work(roles, settings, embedder))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if working.done():
+        raise _first_of(working.exception())
+    log.info("stopping", roles=roles)
+    working.cancel()
+    await asyncio.wait([working], timeout=settings.worker.stop)
+    log.info("stopped", roles=roles)
+
+
+def _first_of(error: BaseException | None) -> BaseException:
+    """What went wrong first among tasks that ended together."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error or RuntimeError("the roles ended by themselves")
+
+
+async def _work(roles: Many[str], settings: Settings, embedder: Callable[[Settings], Embedder] | None) -> None:
+    async with open_streaming(settings, embedder=embedder) as parts:
+        pulses = [Pulse(role) for role in roles]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_beat(pulses, parts))
+            for pulse in pulses:
+                group.create_task(_role(pulse, parts), name=pulse.role)
+
+
+async def _role(pulse: Pulse, parts: Streaming) -> None:
+    longest = parts.settings.worker.patience
+    await persist(lambda: _ready(pulse.role, parts), longest, pulse.wait)
+    log.info("started", role=pulse.role)
+    await _DUTIES[pulse.role](pulse, parts)
+
+
+async def _ready(role: str, parts: Streaming) -> None:
+    """Return when everything that a role needs is there and is what it should be."""
+    if absent := [t.name for t in await parts.topics.describe(TOPICS) if not t.exists]:
+        raise SettingsError(f"topics are missing: {', '.join(absent)}: run `streammem topics create`")
+    if role != "ingest":
+        await parts.check()
+    if role in ("index", "summarize", "query"):
+        await parts.index()
+
+
+async def _beat(pulses: Many[Pulse], parts: Streaming) -> None:
+    while True:
+        for pulse in pulses:
+            try:
+                await parts.beats.beat(pulse.beat(), SILENCE)
+            except TransientError as error:
+                log.debug("no sign of life", because=str(error))
+        await asyncio.sleep(BEAT)
+
+
+# ------------------------------------------------------------------------------------------------------ the duties
+
+
+def _duty(stage: Stage, pulse: Pulse, parts: Streaming) -> Duty:
+    worker = parts.settings.worker
+    return Duty(stage, parts.exchange.bury, pulse, burst=worker.burst, longest=worker.patience)
+
+
+async def _ingest(pulse: Pulse, parts: Streaming) -> None:
+    duty = _duty(stages.ingesting(parts.log), pulse, parts)
+    await serve(app_of("ingest", READS["ingest"], duty, parts.settings), duty)
+
+
+async def _structure(pulse: Pulse, parts: Streaming) -> None:
+    await _follow(stages.structuring(parts.log, parts.structure, parts.rules), pulse, parts)
+
+
+async def _index(pulse: Pulse, parts: Streaming) -> None:
+    vectors, embedder = await parts.index(), await parts.embedder()
+    await _follow(stages.indexing(parts.log, parts.structure, vectors, embedder, parts.rules), pulse, parts)
+
+
+async def _follow(stage: LogStage, pulse: Pulse, parts: Streaming) -> None:
+    """Work off the log, and look now and then whether the store still has what was done."""
+    duty = _duty(stage, pulse, parts)
+
+    async def mend() -> None:
+        while True:
+            await asyncio.sleep(IDLE)
+            await persist(stage.mend, parts.settings.worker.patience, pulse.wait)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(mend())
+        group.create_task(serve(app_of(pulse.role, READS[pulse.role], duty, parts.settings), duty))
+
+
+async def _summarize(pulse: Pulse, parts: Streaming) -> None:
+    settings = parts.settings
+    bench = Bench(
+        parts.structure, await parts.index(), settings.forest.k, settings.summary, lease=settings.worker.lease
+    )
+
+    async def round_() -> Done:
+        done = await summarize(bench, limit=64)
+        return Done(done.written)
+
+    duty = _duty(_nothing, pulse, parts)
+
+    async def work() -> None:
+        while True:
+            try:
+                done = await persist(round_, settings.worker.patience, pulse.wait)
+            except Exception as error:  # noqa: BLE001 - Faust would only log what ends a task
+                await duty.fail(error)
+            else:
+                pulse.count(done)
+            await asyncio.sleep(settings.worker.round)
+
+    await serve(idle_app_of("summarize", work, settings), duty)
+
+
+async def _nothing(records: Any) -> Done:
+    raise NotImplementedError("summarize takes its work from the store")
+
+
+async def _query(pulse: Pulse, parts: Streaming) -> None:
+    settings = parts.settings
+    counter = Counter(
+        parts.structure, await parts.index(), await parts.embedder(), parts.rules, settings.forest, settings.retrieval
+    )
+    await Clerk(parts, counter, pulse).serve()
+
+
+_DUTIES: dict[str, Callable[[Pulse, Streaming], Coroutine[Any, Any, None] | Awaitable[None]]] = {
+    "ingest": _ingest,
+    "structure": _structure,
+    "index": _index,
+    "summarize": _summarize,
+    "query": _query,
+}

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from streammem.settings import WorkerSettings
+from tests.deploy import files
+
+CUSTOMIZATION = yaml.safe_load((files.DEPLOY / "kubernetes" / "kustomization.yaml").read_text())
+
+
+def test_each_role_has_a_manifest_and_the_topics_a_job() -> None:
+    assert {name: pod["containers"][0]["args"] for name, pod in files.pods().items()} == {
+        "topics": ["topics", "create"],
+        **{role: ["worker", role] for role in files.ROLES},
+    }
+
+
+def test_every_manifest_is_applied() -> None:
+    assert sorted(CUSTOMIZATION["resources"]) == [path.name for path in files.MANIFESTS]
+
+
+@pytest.mark.parametrize("name", files.pods())
+def test_pods_have_no_rights_that_they_do_not_need(name: str) -> None:
+    pod = files.pods()[name]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@pytest.mark.parametrize("name", files.pods())
+def test_pods_say_what_they_need(name: str) -> None:
+    for container in files.pods()[name]["containers"]:
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"])
+        assert "memory" in container["resources"]["limits"]
+
+
+@pytest.mark.parametrize("name", files.pods())
+def test_pods_read_the_settings_and_their_own_secret(name: str) -> None:
+    (container,) = files.pods()[name]["containers"]
+    settings, secret = container["envFrom"]
+    (generated,) = CUSTOMIZATION["configMapGenerator"]
+    assert settings["configMapRef"]["name"] == generated["name"]
+    assert secret["secretRef"]["name"] == f"streammem-{name}"
+    assert container["image"] == CUSTOMIZATION["images"][0]["name"]
+
+
+@pytest.mark.parametrize("role", files.ROLES)
+def test_pods_have_time_to_end_cleanly(role: str) -> None:
+    assert files.pods()[role]["terminationGracePeriodSeconds"] > WorkerSettings().stop
+
+
+def test_a_role_with_several_pods_keeps_some_while_nodes_are_drained() -> None:
+    several = {
+        thing["metadata"]["name"]
+        for thing in files.objects()
+        if thing["kind"] == "Deployment" and thing["spec"]["replicas"] > 1
+    }
+    guarded = {thing["metadata"]["name"] for thing in files.objects() if thing["kind"] == "PodDisruptionBudget"}
+    assert several == guarded
+
+
+def test_no_secret_is_among_the_manifests() -> None:
+    assert "Secret" not in {thing["kind"] for thing in files.objects()}
+
+
+def test_only_the_roles_that_work_with_vectors_reach_qdrant() -> None:
+    (policy,) = [thing for thing in files.objects() if thing["metadata"]["name"] == "streammem-qdrant"]
+    _, component = policy["spec"]["podSelector"]["matchExpressions"]
+    assert set(component["values"]) == {"index", "summarize", "query"}
