@@ -178,8 +178,14 @@ class Memory:
         """Where questions are put, made for the first of them: the index is not opened before."""
         if self._counter is None:
             parts = self._parts
-            numbers = (parts.settings.forest, parts.settings.retrieval)
-            self._counter = Counter(parts.structure, parts.index, parts.embedder, parts.rules, *numbers)
+            self._counter = Counter(
+                parts.structure,
+                parts.index,
+                parts.embedder,
+                parts.rules,
+                forest=parts.settings.forest,
+                numbers=parts.settings.retrieval,
+            )
         return self._counter
 
     async def directory(self, workspace: str) -> Directory:

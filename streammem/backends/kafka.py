@@ -51,7 +51,7 @@ __all__ = [
     "TopicPartition",
     "administering",
     "begin",
-    "end",
+    "finish",
     "kafka_errors",
     "partitions_of_topic",
     "partitions_of_topics",
@@ -192,7 +192,7 @@ async def begin(connection: Connection, client: Any, patience: float) -> None:
         raise
 
 
-async def end(consumer: Any) -> None:
+async def finish(consumer: Any) -> None:
     """Stop a consumer of aiokafka, also while its broker is away: its own stop then fails halfway."""
     try:
         await consumer.stop()
@@ -478,7 +478,7 @@ class KafkaLogReader(LogReader):
         consumer, self._consumer = self._consumer, None
         self._stands.clear()
         if consumer is not None:
-            await end(consumer)
+            await finish(consumer)
 
     async def stop(self) -> None:
         """Close the connection. The next read opens it again."""

@@ -21,7 +21,7 @@ from streammem.backends.kafka import (
     TopicPartition,
     administering,
     begin,
-    end,
+    finish,
     kafka_errors,
     partitions_of_topics,
     speaking,
@@ -69,12 +69,6 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
     end: Position
     behind: int
     seconds: float
-
-    @property
-    def behind_by_partition(self) -> Position:
-        """Places between what is committed and the end, in partitions that have any."""
-        gaps = {number: end - self.committed.get(number, 0) for number, end in self.end.items()}
-        return {number: gap for number, gap in gaps.items() if gap > 0}
 
 
 class KafkaTopics:
@@ -189,7 +183,7 @@ class KafkaTopics:
                 async with asyncio.timeout(self._patience):
                     yield consumer
             finally:
-                await end(consumer)
+                await finish(consumer)
 
     # ------------------------------------------------------------------------------------------------------- groups
 

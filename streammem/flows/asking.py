@@ -32,6 +32,7 @@ class Counter:
         index: VectorIndex,
         embedder: Embedder,
         rules: Rules,
+        *,
         forest: Forest,
         numbers: Retrieval,
     ) -> None:

@@ -157,7 +157,12 @@ async def _nothing(records: Any) -> Done:
 async def _query(pulse: Pulse, parts: Streaming) -> None:
     settings = parts.settings
     counter = Counter(
-        parts.structure, await parts.index(), await parts.embedder(), parts.rules, settings.forest, settings.retrieval
+        parts.structure,
+        await parts.index(),
+        await parts.embedder(),
+        parts.rules,
+        forest=settings.forest,
+        numbers=settings.retrieval,
     )
     await Clerk(parts, counter, pulse).serve()
 

@@ -1,0 +1,439 @@
+"""What only a server can do to a store: many writers at once, restarts, refusals, other people's keys."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+from hypothesis import example, given
+from hypothesis import strategies as st
+from redis.cluster import key_slot
+
+from streammem.backends import redis_connection
+from streammem.backends.memory import MemoryStructure
+from streammem.backends.redis import RedisStructure, framed
+from streammem.backends.redis_beats import RedisBeats
+from streammem.backends.redis_keys import home, place, sequence_of, uid_start
+from streammem.core.events import content_hash, key
+from streammem.core.identifiers import DEFAULT_RULES
+from streammem.errors import MemoryFormatError, SettingsError, TransientError
+from streammem.flows.structure import grow
+from streammem.ports import Span
+from streammem.records import Answering, Beat, Due, Entry, Event, Leaf, LogEntry, ReactionEvent, Sequence, UserEvent
+from tests.servers import redis_server
+from tests.servers.redis_server import RedisServer
+from tests.stories import deleted, edited, private, public, said
+
+GENERAL = Sequence("W", "channel", "C1")
+ANN = Sequence("W", "actor", "U1", "authored", "C1")
+A, B = Leaf(10, "W/C1/a"), Leaf(20, "W/C1/b")
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "cluster"])
+async def opened(request: pytest.FixtureRequest, redis_prefix: str) -> AsyncIterator[Any]:
+    """Opens stores on the same keys, as other processes would: the class may be another one."""
+    url = request.getfixturevalue("redis_cluster_url" if request.param else "redis_url")
+    stores: list[RedisStructure] = []
+
+    async def open_one(kind: type[RedisStructure] = RedisStructure) -> RedisStructure:
+        stores.append(await kind.open(url, redis_prefix, cluster=request.param))
+        return stores[-1]
+
+    open_one.url, open_one.prefix = url, redis_prefix
+    yield open_one
+    for store in stores:
+        await store.close()
+    redis_server.forget(url, redis_prefix)
+
+
+@pytest.fixture
+def client(opened: Any) -> Iterator[redis.Redis]:
+    """A look behind the store."""
+    with redis.Redis.from_url(opened.url) as connected:
+        yield connected
+
+
+async def rows(store: Any) -> list[tuple[str, bytes]]:
+    return sorted([row async for row in store.everything()])
+
+
+# ------------------------------------------------------------------------------------------------ many at once
+
+
+def history(seed: int) -> list[LogEntry]:
+    """A workspace in which everything happens to everything: edits, deletions, threads, late root messages."""
+    chance = random.Random(seed)
+    texts = ("ok", "DOC-1 is up", "see DOC-1 and PR #2", "DOC-22 approved", "v1.2 released")
+    events: list[Event] = [public(), *private("p", "ana", version="2"), public("p")]
+    for number in range(150):
+        reply = {"reply_to": str(chance.randrange(40))} if chance.random() < 0.5 else {}
+        message = said(
+            str(chance.randrange(40)),
+            chance.choice(texts),
+            user=chance.choice(("ana", "bob")),
+            channel=chance.choice("cp"),
+            mentions=chance.choice(((), ("bob",), ("cy", "ana"))),
+            **reply,
+        )
+        events.append(message)
+        if number % 5 == 0:
+            events.append(edited(message, chance.choice(texts), 50 + chance.randrange(3)))
+        if number % 9 == 0:
+            events.append(deleted(message, 50 + chance.randrange(3)))
+        if number % 7 == 0:
+            where = {"workspace": "w", "channel": "c", "message": message.id}
+            events.append(ReactionEvent(**where, name="+1", version=str(number % 3), present=chance.random() < 0.7))
+    return [LogEntry(position=n, key=key(e, content_hash(e)), event=e) for n, e in enumerate(events, start=1)]
+
+
+async def grown_by_many(stores: list[RedisStructure], entries: list[LogEntry]) -> None:
+    """Every store takes in everything, in an order of its own, some of it twice, several batches at a time."""
+    chance = random.Random(5)
+
+    async def work(store: RedisStructure) -> None:
+        mine = [*entries, *entries[::3]]
+        chance.shuffle(mine)
+        batches = [mine[i : i + 17] for i in range(0, len(mine), 17)]
+        for several in (batches[i : i + 4] for i in range(0, len(batches), 4)):
+            await asyncio.gather(*(grow(batch, store, DEFAULT_RULES) for batch in several))
+
+    await asyncio.gather(*map(work, stores))
+
+
+async def grown_in_memory(entries: list[LogEntry]) -> list[tuple[str, bytes]]:
+    model = MemoryStructure()
+    await grow(entries, model, DEFAULT_RULES)
+    return await rows(model)
+
+
+class LastWins(RedisStructure):
+    """A planted fault: of the versions of a message the one that came last is kept."""
+
+    async def register(self, versions):
+        for version in versions:
+            tag, id_ = home(version.uid)
+            await self._redis.run([("HSET", self._key(tag, "v"), id_, framed(version))])
+        await self._redis.run(self._list_channels({home(version.uid).tag for version in versions}))
+
+
+class LateLeaves(RedisStructure):
+    """A planted fault: of two leaves of a message the one that came last stays."""
+
+    async def enter(self, entries):
+        await super().enter(entries)
+        for entry in entries:
+            where = place(entry.sequence)
+            zset = self._key(where.tag, "s", where.rest)
+            await self._redis.run([("ZADD", zset, entry.leaf.ts, entry.leaf.uid)])
+
+
+async def test_writers_of_the_same_events_in_other_orders_leave_the_same_memory(opened):
+    entries = history(1)
+    stores = [await opened() for _ in range(3)]
+    await grown_by_many(stores, entries)
+    assert await rows(stores[0]) == await grown_in_memory(entries)
+    model = MemoryStructure()
+    await grow(entries, model, DEFAULT_RULES)
+    counted, expected = await stores[1].counts(), await model.counts()
+    del counted["redactions"], expected["redactions"]  # grows with every delivery
+    assert counted == expected
+
+
+@pytest.mark.parametrize("fault", [LastWins, LateLeaves])
+async def test_the_comparison_sees_a_planted_fault(opened, fault):
+    entries = history(1)
+    await grown_by_many([await opened(fault) for _ in range(2)], entries)
+    assert await rows(await opened()) != await grown_in_memory(entries)
+
+
+async def test_two_that_look_for_work_at_once_never_get_the_same(opened):
+    first, second = await opened(), await opened()
+    marked = [Sequence("W", "channel", f"C{n}") for n in range(60)]
+    await first.mark_due([(sequence, A) for sequence in marked])
+    taken = await asyncio.gather(*(store.due(3, 100, 10) for _ in range(10) for store in (first, second)))
+    assert sorted(mark.sequence for few in taken for mark in few) == sorted(marked)
+
+
+async def test_a_sequence_that_is_marked_while_it_is_held_stays_held(opened):
+    store = await opened()
+    await store.mark_due([(GENERAL, B)])
+    (taken,) = await store.due(1, 100, 10)
+    await store.mark_due([(GENERAL, A)])
+    assert await store.due(9, 105) == []
+    (later,) = await store.due(9, 110)
+    assert later.earliest == A
+    assert later.generation > taken.generation
+
+
+async def test_of_many_that_settle_the_same_one_clears_it(opened):
+    stores = [await opened() for _ in range(4)]
+    await stores[0].mark_due([(GENERAL, A), (ANN, A)])
+    read = await stores[0].due(9)
+    gone = await asyncio.gather(*(store.settle(read) for store in stores))
+    assert sorted(map(len, gone)) == [0, 2, 2, 2]
+
+
+# -------------------------------------------------------------------------------------------- odd names, much of all
+
+parts = st.text(st.sampled_from("ab/{}% \n|é\U0001f4a9"), max_size=4)
+some_sequences = st.builds(Sequence, parts, st.sampled_from(("channel", "actor", "artifact")), parts, parts, parts)
+
+
+@given(st.lists(some_sequences, min_size=2, max_size=2, unique=True))
+@example([Sequence("a", "channel", "b"), Sequence("a", "channel", "b", "", "b")])
+@example([Sequence("a", "actor", "b/c"), Sequence("a", "actor", "b", "c")])
+@example([Sequence("a", "channel", "b%7D"), Sequence("a", "channel", "b}")])
+def test_two_sequences_never_share_a_place_and_every_name_can_be_read(both):
+    first, second = map(place, both)
+    assert (first.tag, first.rest) != (second.tag, second.rest)
+    assert first.name != second.name
+    assert [sequence_of(where.name) for where in (first, second)] == both
+
+
+@given(st.lists(parts | st.text(), min_size=2, max_size=2, unique=True))
+@example(["a", "/a"])
+@example(["a%7D/b", "a}/b"])
+def test_two_messages_never_share_a_home(both):
+    assert home(both[0]) != home(both[1])
+    assert [uid_start(tag) + id_ for tag, id_ in map(home, both)] == both
+
+
+@given(some_sequences, parts)
+def test_what_one_step_touches_lies_in_one_slot(sequence, id_):
+    store = RedisStructure("redis://127.0.0.1:1")
+    where, (tag, name) = place(sequence), home(f"{sequence.workspace}/{id_}/x")
+    assert len({key_slot(store._key(where.tag, kind, where.rest).encode()) for kind in "sxu"}) == 1
+    assert len({key_slot(store._key(tag, kind, name).encode()) for kind in "vpanrRT"}) == 1
+    assert len(set(map(key_slot, map(str.encode, store._queue)))) == 1
+
+
+async def test_names_of_any_characters_come_back_as_they_are(opened):
+    store, model = await opened(), MemoryStructure()
+    odd = ("{", "}", "{}", "}{a}", "a/b", "%7B", "%", " ", "é\U0001f4a9", "*", "[a]", "\n", "")
+    sequences = [Sequence(f"W{w}", view, w, b, b) for w in odd for view in ("actor", "channel") for b in ("", "}", "/")]
+    leaves = [Leaf(n, f"W/{name}/{name}") for n, name in enumerate(odd)]
+    for one in (store, model):
+        await one.enter([Entry(sequence, leaf) for sequence in sequences for leaf in leaves[::3]])
+        await one.link([Answering(leaf.uid, leaves[0]) for leaf in leaves])
+        await one.learn([UserEvent(workspace=f"W{w}", id=f"U{w}", name=w) for w in odd])
+        await one.learn([ReactionEvent(workspace=f"W{w}", channel=f"C{w}", message=f"M{w}", name="{x}") for w in odd])
+        await one.mark_due([(sequence, leaves[3]) for sequence in sequences])
+        await one.redact([(sequence, leaves[-1]) for sequence in sequences])
+        await one.cache(dict.fromkeys(odd, "text"))
+    assert await rows(store) == await rows(model)
+    assert await store.counts() == await model.counts()
+    uids = [leaf.uid for leaf in leaves]
+    for ask in (
+        lambda s: s.placements(uids),
+        lambda s: s.answers(uids),
+        lambda s: s.redactions(sequences),
+        lambda s: s.leaves([Span(sequence, 0, 99) for sequence in sequences]),
+        lambda s: s.reactions("W{}", "C{}", "M{}"),
+        lambda s: s.sequences("W{}", "actor", "{}"),
+        lambda s: s.sequences("W%", "actor"),
+        lambda s: s.workspaces(),
+    ):
+        assert await ask(store) == await ask(model)
+    assert [mark.sequence for mark in await store.due(999)] == [mark.sequence for mark in await model.due(999)]
+
+
+async def test_more_than_one_step_or_page_takes_is_done_whole(opened, monkeypatch):
+    monkeypatch.setattr("streammem.backends.redis.PAGE", 7)
+    monkeypatch.setattr(redis_connection, "PIECE", 20)
+    store, model = await opened(), MemoryStructure()
+    many = [Sequence("W", "artifact", f"DOC-{n}") for n in range(1200)]
+    uids = [f"W/C1/{n}" for n in range(1300)]
+    entries = [Entry(GENERAL, Leaf(n % 50, uid)) for n, uid in enumerate(uids)]
+    entries += [Entry(sequence, Leaf(n, uids[n])) for n, sequence in enumerate(many)]
+    for one in (store, model):
+        await one.enter(entries)
+        await one.link([Answering(uids[n % 3], Leaf(n, uid)) for n, uid in enumerate(uids)])
+        await one.mark_due([(sequence, A) for sequence in many])
+    assert await rows(store) == await rows(model)
+    assert await store.placements(uids) == await model.placements(uids)
+    assert await store.sequences("W") == await model.sequences("W")
+    asked = [(GENERAL, Leaf(n % 51, uid + "x")) for n, uid in enumerate(uids)]
+    assert await store.ranks(asked) == await model.ranks(asked)
+    due = await store.due(9999, 1, 1)
+    assert [mark.sequence for mark in due] == many
+    assert await store.settle(due) == []
+    assert (await store.counts())["due"] == 0
+
+
+# ------------------------------------------------------------------------------------------------ what Redis forgets
+
+
+async def test_scripts_that_the_server_forgot_are_told_again_and_nothing_is_done_twice(opened, client):
+    store = await opened()
+    await store.redact([(GENERAL, A)])
+    client.execute_command("SCRIPT", "FLUSH")
+    await store.redact([(GENERAL, A), (ANN, A)])
+    client.execute_command("SCRIPT", "FLUSH")
+    await store.enter([Entry(GENERAL, A), Entry(ANN, A)])
+    found = await store.redactions([GENERAL, ANN])
+    assert [[mark.serial for mark in marks] for marks in found] == [[2], [1]]
+    assert await store.sizes([GENERAL, ANN]) == [1, 1]
+
+
+async def test_indexes_that_were_lost_come_back_with_what_is_said_again(opened, client):
+    store = await opened()
+    entries = history(2)[:60]
+    await grow(entries, store, DEFAULT_RULES)
+    expected = await rows(store)
+    for name in ("workspaces", "channels", "{w}i"):
+        assert client.unlink(f"{opened.prefix}:{name}") == 1
+    assert await rows(store) == []
+    await grow(entries, store, DEFAULT_RULES)
+    assert await rows(store) == expected
+
+
+async def test_generations_go_on_although_the_last_one_was_lost(opened, client):
+    store = await opened()
+    await store.mark_due([(GENERAL, A)])
+    await store.learn([UserEvent(workspace="W", id="U1")])
+    (old,) = await store.due(9)
+    before = await store.facts_generation("W")
+    for name in ("{due}clock", "{due}marks", "{due}free", "{W}g", "{W}f"):
+        assert client.unlink(f"{opened.prefix}:{name}") == 1
+    await store.mark_due([(GENERAL, A)])
+    await store.learn([UserEvent(workspace="W", id="U1")])
+    assert (await store.due(9))[0].generation > old.generation
+    assert await store.facts_generation("W") > before
+
+
+async def test_a_clear_leaves_other_memories_cards_and_signs_of_life_alone(opened, client):
+    store = await opened()
+    other = RedisStructure(opened.url, opened.prefix + ".b", cluster=store._redis._cluster)
+    beats = RedisBeats(opened.url, opened.prefix, cluster=store._redis._cluster)
+    sign = Beat(role="index", process="p", at=1, started=1)
+    for one in (store, other):
+        await one.enter([Entry(GENERAL, A)])
+    await beats.beat(sign, 60)
+    await store.describe(b"card")
+    expected = await rows(other)
+    await store.clear()
+    assert await rows(store) == []
+    assert await rows(other) == expected
+    assert await beats.beats() == [sign]
+    assert await store.describe(b"another") == b"card"
+    for one in (other, beats):
+        await one.close()
+    redis_server.forget(opened.url, opened.prefix + ".b")
+
+
+# ------------------------------------------------------------------------------------------------ cards and formats
+
+
+async def test_the_first_card_stands_until_it_is_replaced(opened):
+    first, second = await opened(), await opened()
+    cards = await asyncio.gather(first.describe(b"a\xff"), second.describe(b"b"))
+    assert len(set(cards)) == 1
+    await second.redescribe(b"c")
+    assert await first.describe(b"d") == b"c"
+
+
+async def test_what_another_version_wrote_is_refused_until_it_is_cleared(opened, client):
+    await (await opened()).enter([Entry(GENERAL, A)])
+    client.set(f"{opened.prefix}:format", 2)
+    with pytest.raises(MemoryFormatError, match=rf"'{opened.prefix}'.*has format 2.*reads 1.*`streammem rebuild`"):
+        await opened()
+    old = RedisStructure(opened.url, opened.prefix)
+    await old.clear()
+    await old.close()
+    assert await rows(await opened()) == []
+
+
+# ------------------------------------------------------------------------------------------- servers that do not serve
+
+
+async def test_a_server_that_is_away_is_named_and_a_new_one_goes_on_where_it_was(own_redis, redis_prefix):
+    store = await RedisStructure.open(own_redis.url, redis_prefix)
+    entries = history(3)
+    await grow(entries[:100], store, DEFAULT_RULES)
+    own_redis.kill()
+    for call in (store.counts(), store.enter([Entry(GENERAL, A)]), store.clear(), anext(store.everything())):
+        with pytest.raises(TransientError, match=rf"cannot reach Redis at 127\.0\.0\.1:{own_redis.port}"):
+            await call
+    with pytest.raises(TransientError, match=f"{own_redis.port}"):
+        await RedisStructure.open(own_redis.url, redis_prefix)
+    own_redis.start()
+    assert await rows(store) == await grown_in_memory(entries[:100])
+    assert await store.applied("structure") == {0: 100}
+    await grow(entries[100:], store, DEFAULT_RULES)
+    assert await rows(store) == await grown_in_memory(entries)
+    await store.close()
+
+
+async def test_a_cluster_that_is_away_is_named(tmp_path):
+    server = RedisServer(tmp_path / "cluster", cluster=True)
+    store = await RedisStructure.open(server.url, "p", cluster=True)
+    await store.enter([Entry(GENERAL, A)])
+    server.stop()
+    with pytest.raises(TransientError, match=rf"cannot reach Redis at 127\.0\.0\.1:{server.port}"):
+        await store.enter([Entry(GENERAL, A), Entry(ANN, B)])
+    with pytest.raises(TransientError, match=f"{server.port}"):
+        await RedisStructure.open(server.url, "p", cluster=True)
+    await store.close()
+
+
+async def test_a_server_that_takes_no_writes_now_may_take_them_later(own_redis, redis_prefix):
+    store = await RedisStructure.open(own_redis.url, redis_prefix)
+    with redis.Redis.from_url(own_redis.url) as client:
+        for refuse, allow in (
+            (("CONFIG", "SET", "maxmemory", "1"), ("CONFIG", "SET", "maxmemory", "0")),
+            (("REPLICAOF", "127.0.0.1", "1"), ("REPLICAOF", "NO", "ONE")),
+        ):
+            client.execute_command(*refuse)
+            for call in (store.enter([Entry(GENERAL, A)]), store.redescribe(b"c"), store.mark_due([(GENERAL, A)])):
+                with pytest.raises(TransientError, match="cannot reach Redis"):
+                    await call
+            client.execute_command(*allow)
+            await store.enter([Entry(GENERAL, A)])
+    await store.close()
+
+
+async def test_a_server_that_does_not_answer_in_time_is_away(own_redis, redis_prefix, monkeypatch):
+    monkeypatch.setattr(redis_connection, "WAIT", 0.1)
+    store = await RedisStructure.open(own_redis.url, redis_prefix)
+    with redis.Redis.from_url(own_redis.url) as client:
+        client.execute_command("CLIENT", "PAUSE", 60_000, "ALL")
+        with pytest.raises(TransientError, match="cannot reach Redis"):
+            await store.sizes([GENERAL])
+    own_redis.kill()
+    await store.close()
+
+
+async def test_a_wrong_set_up_is_named_without_the_password(tmp_path):
+    server = RedisServer(tmp_path / "redis", "--requirepass", "right-word")
+    at = f"127.0.0.1:{server.port}"
+    for url, mend in (
+        (f"redis://:wrong-word@{at}/0", "check the user, password"),
+        (f"redis://ann:wrong-word@{at}/0", "check the user, password"),
+        (f"redis://{at}/0", "check the user, password"),
+        (f"redis://:right-word@{at}/99", "number of the database"),
+    ):
+        with pytest.raises(SettingsError, match=rf"{server.port}.*{mend}") as refused:
+            await RedisStructure.open(url, "p")
+        assert "-word" not in str(refused.value)
+    with pytest.raises(SettingsError, match="do not set `cluster`"):
+        await RedisStructure.open(f"redis://:right-word@{at}/0", "p", cluster=True)
+    store = await RedisStructure.open(f"redis://:right-word@{at}/0", "p")
+    await store.close()
+    server.stop()
+
+
+@pytest.mark.parametrize("url", ["http://u:wrong-word@localhost", "redis://u:wrong-word@localhost:nine/0", "nothing"])
+async def test_a_url_that_is_none_is_refused_without_the_password(url):
+    with pytest.raises(SettingsError, match="Redis URL") as refused:
+        RedisStructure(url)
+    assert "wrong-word" not in str(refused.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "a:b", "a{b}", "a*", "a b"])
+async def test_a_prefix_that_could_meet_another_is_refused(prefix):
+    with pytest.raises(SettingsError, match="prefix"):
+        RedisStructure("redis://127.0.0.1:1", prefix)
