@@ -1,10 +1,10 @@
 """Real servers for all tests: one of each for a session, shared by its processes."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
@@ -72,23 +72,45 @@ def redis_cluster_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
 
 
 def _running(folder: Path, *, cluster: bool) -> Iterator[str]:
-    try:
-        server = redis_server.RedisServer(folder, cluster=cluster)
-    except redis_server.Unavailable as error:
-        missing(error)
+    server = _started(redis_server.RedisServer, folder, cluster=cluster)
     yield server.url
     server.stop()
 
 
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[redis_server.RedisServer]:
-    """A Redis of the test's own that keeps what it is told, to be stopped, killed and started again."""
+def _started(kind: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     try:
-        server = redis_server.RedisServer(tmp_path / "redis", "--appendonly", "yes", "--appendfsync", "always")
+        return kind(*arguments, **options)
     except redis_server.Unavailable as error:
         missing(error)
-    yield server
-    server.stop()
+
+
+@pytest.fixture
+def start_redis(tmp_path: Path) -> Iterator[Callable[..., redis_server.RedisServer]]:
+    """Starts a Redis of the test's own, with these arguments, which is ended with the test."""
+    servers: list[redis_server.RedisServer] = []
+
+    def start(*arguments: str, cluster: bool = False) -> redis_server.RedisServer:
+        folder = tmp_path / f"redis-{len(servers)}"
+        servers.append(_started(redis_server.RedisServer, folder, *arguments, cluster=cluster))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def own_redis(start_redis: Callable[..., redis_server.RedisServer]) -> redis_server.RedisServer:
+    """A Redis of the test's own that keeps what it is told, to be stopped, killed and started again."""
+    return start_redis("--appendonly", "yes", "--appendfsync", "always")
+
+
+@pytest.fixture
+def redis_nodes(tmp_path: Path) -> Iterator[redis_server.ClusterServers]:
+    """A Redis Cluster of the test's own, whose second node may be killed."""
+    servers = _started(redis_server.ClusterServers, tmp_path / "nodes")
+    yield servers
+    servers.stop()
 
 
 @pytest.fixture

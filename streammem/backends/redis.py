@@ -629,15 +629,14 @@ class RedisStructure(StructureStore):
 
     async def _forests(self) -> dict[str, int]:
         """Sequences, and trees by view."""
-        views = Counter[str]()
-        actors: set[tuple[str, str]] = set()
+        sequences, trees = 0, set[tuple[str, str, str]]()
         for workspace in await self.workspaces():
             async for sequence in self._sequences(workspace):
-                views[sequence.view] += 1
-                if sequence.view == "actor":
-                    actors.add((workspace, sequence.tree))
-        trees = {"channel_trees": views["channel"], "actor_trees": len(actors), "artifact_sequences": views["artifact"]}
-        return {"sequences": views.total(), **trees}
+                sequences += 1
+                trees.add((sequence.view, workspace, sequence.tree))
+        views = Counter(view for view, _, _ in trees)
+        names = {"channel_trees": "channel", "actor_trees": "actor", "artifact_sequences": "artifact"}
+        return {"sequences": sequences, **{name: views[view] for name, view in names.items()}}
 
     async def _redacted(self) -> int:
         names = await self._members(self._key("", "redacted"))

