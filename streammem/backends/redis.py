@@ -215,9 +215,9 @@ class RedisStructure(StructureStore):
         """Refuse data that another version wrote."""
         key = self._key("", "format")
         _, found = await self._redis.run([("SET", key, FORMAT, "NX"), ("GET", key)])
-        if int(found) != FORMAT:
+        if found != str(FORMAT).encode():
             raise MemoryFormatError(
-                f"the memory {self._prefix[:-1]!r} in Redis at {self._redis.place} has format {int(found)}, this"
+                f"the memory {self._prefix[:-1]!r} in Redis at {self._redis.place} has format {found.decode()}, this"
                 f" streammem reads {FORMAT}: use the one that wrote it, or run `streammem rebuild`"
             )
 

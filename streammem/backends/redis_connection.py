@@ -39,6 +39,7 @@ _AWAY = (
     fault.ReadOnlyError,
     fault.ClusterDownError,
     fault.TryAgainError,
+    fault.AskError,
     fault.SlotNotCoveredError,
     fault.OutOfMemoryError,
     OSError,
@@ -47,7 +48,6 @@ _BUSY = ("LOADING", "BUSY", "OOM", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "REA
 _REFUSED = (fault.AuthenticationError, fault.AuthorizationError, fault.NoPermissionError)
 _MENDS: tuple[tuple[tuple[type[Exception], ...] | str, str], ...] = (
     (_REFUSED, "check the user, password and rights in its URL"),
-    ((fault.MovedError, fault.AskError), "it is a cluster, set `cluster`"),
     ("Cluster mode is not enabled", "it is no cluster, do not set `cluster`"),
     ("cluster support disabled", "it is no cluster, do not set `cluster`"),
     ("DB index", "mend the number of the database in its URL"),
@@ -184,6 +184,8 @@ class Connection:
         for tell, mend in _MENDS:
             if isinstance(error, tell) if isinstance(tell, tuple) else tell in said:
                 return SettingsError(f"Redis at {self.place} cannot be used ({said}): {mend}")
+        if isinstance(error, fault.AskError) and not self._cluster:  # of which MovedError is one
+            return SettingsError(f"Redis at {self.place} cannot be used ({said}): it is a cluster, set `cluster`")
         away = isinstance(error, _AWAY) or (isinstance(error, fault.RedisClusterException) and "connect" in said)
         if away or said.startswith(_BUSY):
             return TransientError(f"cannot reach Redis at {self.place} for {name} now: {said or type(error).__name__}")

@@ -230,9 +230,8 @@ for i = 1, #ARGV, 3 do
     since = before
     local earlier, later = tonumber(other), tonumber(ts)
     if earlier < later or (earlier == later and less(id, uid)) then ts, uid = other, id end
-  else
-    redis.call('ZADD', KEYS[2], since, ARGV[i])
   end
+  if not redis.call('ZSCORE', KEYS[3], ARGV[i]) then redis.call('ZADD', KEYS[2], since, ARGV[i]) end
   redis.call('HSET', KEYS[1], ARGV[i], number .. ' ' .. since .. ' ' .. ts .. ' ' .. uid)
 end
 redis.call('SET', KEYS[4], string.format('%.0f', generation))
@@ -243,34 +242,36 @@ redis.call('SET', KEYS[4], string.format('%.0f', generation))
 DUE = Script(
     _MARK
     + """
-local function since(name)
-  local _, first = parts(redis.call('HGET', KEYS[1], name))
-  return first
-end
 local limit, now, till = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now)
-local names = {}
-if till then
-  for _, name in ipairs(ended) do
-    redis.call('ZREM', KEYS[3], name)
-    redis.call('ZADD', KEYS[2], since(name), name)
+local ended, free = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now), redis.call('ZRANGE', KEYS[2], 0, limit - 1)
+local names, marks, order = {}, {}, {}
+for _, several in ipairs({ended, free}) do
+  for _, name in ipairs(several) do
+    local mark = redis.call('HGET', KEYS[1], name)
+    if mark then
+      local _, since = parts(mark)
+      names[#names + 1], marks[name], order[name] = name, mark, tonumber(since)
+    else
+      redis.call('ZREM', KEYS[2], name)
+      redis.call('ZREM', KEYS[3], name)
+    end
   end
-  names = redis.call('ZRANGE', KEYS[2], 0, limit - 1)
-  for _, name in ipairs(names) do
-    redis.call('ZREM', KEYS[2], name)
-    redis.call('ZADD', KEYS[3], till, name)
-  end
-else
-  local order = {}
-  for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, limit - 1)) do names[#names + 1] = name end
-  for _, name in ipairs(ended) do names[#names + 1] = name end
-  for _, name in ipairs(names) do order[name] = tonumber(since(name)) end
-  table.sort(names, function(a, b) return order[a] < order[b] end)
 end
+table.sort(names, function(a, b) return order[a] < order[b] end)
 local found = {}
 for i = 1, math.min(limit, #names) do
-  found[#found + 1] = names[i]
-  found[#found + 1] = redis.call('HGET', KEYS[1], names[i])
+  found[2 * i - 1], found[2 * i] = names[i], marks[names[i]]
+  if till then
+    redis.call('ZREM', KEYS[2], names[i])
+    redis.call('ZADD', KEYS[3], till, names[i])
+  end
+end
+if till then
+  for i = limit + 1, #names do
+    if redis.call('ZREM', KEYS[3], names[i]) == 1 then
+      redis.call('ZADD', KEYS[2], string.format('%.0f', order[names[i]]), names[i])
+    end
+  end
 end
 return found
 """

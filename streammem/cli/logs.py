@@ -19,7 +19,11 @@ def configure(settings: Settings, at_least: str | None = None) -> None:
     if at_least is not None:
         level = min(level, getattr(logging, at_least.upper()))
     terminal = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer()
+    # Plain tracebacks: the rich ones show the values of variables, and with them what people said.
+    plain = structlog.dev.plain_traceback
+    renderer = (
+        structlog.dev.ConsoleRenderer(exception_formatter=plain) if terminal else structlog.processors.JSONRenderer()
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

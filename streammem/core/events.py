@@ -85,6 +85,8 @@ def decode(raw: bytes | str) -> Event:
         raise RejectedError("invalid-event", str(error)) from None
     except msgspec.DecodeError as error:
         raise RejectedError("not-json", str(error)) from None
+    except RecursionError:
+        raise RejectedError("not-json", "nested too deeply") from None
 
 
 def content_hash(event: Event) -> str:

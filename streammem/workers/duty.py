@@ -7,6 +7,7 @@ dead-letter topic, anything else ends the worker with the batch not acknowledged
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
@@ -109,7 +110,7 @@ def percentiles(values: list[float]) -> tuple[float, float, float] | None:
     if not values:
         return None
     ranked = sorted(values)
-    at = [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in (0.5, 0.95)]
+    at = [ranked[math.ceil(share * len(ranked)) - 1] for share in (0.5, 0.95)]
     return round(at[0], 3), round(at[1], 3), round(ranked[-1], 3)
 
 
@@ -133,6 +134,7 @@ class Duty:
         self._burst, self._longest = burst, longest
         self._in_a_row = 0
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failed.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be too late to hear
 
     async def do(self, records: Many[Received]) -> None:
         """Return when these records may be acknowledged; after a failure, never."""
@@ -156,7 +158,8 @@ class Duty:
             last = done.refused[-1]
             raise BurstError(
                 f"{self._in_a_row} records in a row cannot be used, the last one ({last.reason}) at {last.topic} "
-                f"{last.partition}:{last.offset}: stopped, so that a topic is not emptied into the dead letters"
+                f"{last.partition}:{last.offset}: stopped, so that a topic is not emptied into the dead letters "
+                "(STREAMMEM_WORKER__BURST sets how many may be)"
             )
 
     async def fail(self, error: Exception) -> None:

@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from collections.abc import Sequence as Many
 from typing import Any
 
+from streammem.backends.kafka import speaking
 from streammem.core.topics import Topic, group_of, named
 from streammem.errors import MissingExtraError
 from streammem.records import Received
 from streammem.settings import Settings
-from streammem.workers.duty import Duty
+from streammem.wiring.stream import connection
+from streammem.workers.duty import Duty, persist
 
 try:
     import faust
@@ -107,22 +109,29 @@ def _credentials(settings: Settings) -> Any:
     )
 
 
-async def serve(app: faust.App, duty: Duty) -> None:
-    """Run an app until it is cancelled or the duty fails."""
+async def serve(build: Callable[[], faust.App], duty: Duty, settings: Settings) -> None:
+    """Run an app until this is cancelled or the duty fails; when Kafka is away, begin again with a new one."""
+    await persist(lambda: _run(build(), duty, settings), settings.worker.patience, duty.pulse.wait)
+
+
+async def _run(app: faust.App, duty: Duty, settings: Settings) -> None:
     app.finalize()
-    await app.start()
-    crashed = asyncio.ensure_future(_crash_of(app))
+    with speaking(connection(settings.kafka), "working as", duty.pulse.role):
+        try:
+            await app.start()
+            duty.pulse.wait("")
+            await _ended(app, duty)
+        finally:
+            await app.stop()
+
+
+async def _ended(app: faust.App, duty: Duty) -> None:
+    """Raise what ended the duty, or what a Faust service died of."""
+    crashed = asyncio.ensure_future(app._crashed.wait())  # noqa: SLF001 - mode tells of it in no other way
     try:
         await asyncio.wait([crashed, duty.failed], return_when=asyncio.FIRST_COMPLETED)
-        for outcome in (duty.failed, crashed):
-            if outcome.done():
-                outcome.result()
     finally:
         crashed.cancel()
-        await app.stop()
-
-
-async def _crash_of(app: faust.App) -> None:
-    """Raise what a Faust service died of."""
-    await app._crashed.wait()  # noqa: SLF001 - mode tells of it in no other way
+    if duty.failed.done():
+        duty.failed.result()
     raise app._crash_reason or RuntimeError("Faust stopped")  # noqa: SLF001

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import structlog
 
-from streammem.backends.kafka import AIOKafkaConsumer, TopicPartition, begin, kafka_errors, speaking
-from streammem.core.topics import QUERIES, group_of, named
-from streammem.errors import QueryError
+from streammem.backends.kafka import AIOKafkaConsumer, TopicPartition, begin, finish, kafka_errors, speaking
+from streammem.core.topics import ANSWERS, QUERIES, group_of, named
+from streammem.errors import QueryError, RejectedError, StreammemError
 from streammem.flows.asking import Counter, findable
 from streammem.records import Answer, Query, Received, Refusal
 from streammem.wiring.stream import Streaming, connection
@@ -29,12 +29,16 @@ _query = msgspec.json.Decoder(Query).decode
 PATIENCE = 10.0
 ASKED_AT_ONCE = 0.1
 """Seconds that the consumer waits for questions before it looks at what was answered."""
+HEAD = 2048
+"""Bytes of an answer's record that are left for its key, its headers and a note."""
+ECHO = 1000
+"""Characters of a question, and of what is wrong with it, that an answer without evidence repeats."""
 
 
 def refusal_of(question: str, reason: str) -> Answer:
     """The answer to a question that has none."""
     return Answer(
-        question=question,
+        question=question[:ECHO],
         asker=None,
         as_of=None,
         evidence=(),
@@ -42,7 +46,25 @@ def refusal_of(question: str, reason: str) -> Answer:
         tokens=0,
         abstained=True,
         timings_ms={},
-        error=reason,
+        error=reason[: 2 * ECHO],
+    )
+
+
+def fitting(answer: Answer, room: int) -> Answer:
+    """The answer in at most `room` bytes of JSON: if need be without headers and with the best of the evidence only."""
+    encode = msgspec.json.encode
+    if len(encode(answer)) <= room:
+        return answer
+    left = room - len(encode(msgspec.structs.replace(answer, evidence=(), headers=())))
+    kept = 0
+    for item in answer.evidence:
+        left -= len(encode(item)) + 1
+        if left < 0:
+            break
+        kept += 1
+    note = f"{len(answer.evidence) - kept} messages and the headers are left out: they do not fit into a Kafka record"
+    return msgspec.structs.replace(
+        answer, evidence=answer.evidence[:kept], headers=(), notes=(*answer.notes, note), abstained=not kept
     )
 
 
@@ -68,6 +90,9 @@ class Clerk:
         self._room = asyncio.Semaphore(parts.settings.worker.queries)
         self._pending: dict[TopicPartition, dict[int, bool]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._faults: list[BaseException] = []
+        kafka = parts.settings.kafka
+        self._fits = min(kafka.max_bytes, ANSWERS.max_bytes) - HEAD
 
     async def serve(self) -> None:
         """Run until cancelled, through whatever is away."""
@@ -79,7 +104,6 @@ class Clerk:
         topic = named(kafka.prefix, QUERIES)
         with speaking(connection(kafka), "reading", topic):
             consumer = AIOKafkaConsumer(
-                topic,
                 group_id=group_of(kafka.prefix, "query"),
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
@@ -87,15 +111,18 @@ class Clerk:
                 heartbeat_interval_ms=3_000,
                 **connection(kafka).options(),
             )
+            consumer.subscribe([topic], listener=_Handover(self, consumer))
             await begin(connection(kafka), consumer, PATIENCE)
+            self.pulse.wait("")
             try:
                 self._pending.clear()
-                while True:
+                while not self._faults:
                     await self._take(consumer)
-                    await self._commit(consumer)
+                    await self.commit(consumer)
+                raise self._faults[0]
             finally:
                 await self._end()
-                await consumer.stop()
+                await finish(consumer)
 
     async def _take(self, consumer: Any) -> None:
         async with self._room:
@@ -110,10 +137,15 @@ class Clerk:
                 await self._room.acquire()
                 task = asyncio.create_task(self._work(received(record), pending))
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-        self.pulse.wait("")
+                task.add_done_callback(self._done)
 
-    async def _commit(self, consumer: Any) -> None:
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._faults.append(fault)  # it ends the worker, with the question not acknowledged
+
+    async def commit(self, consumer: Any) -> None:
+        """Acknowledge what was answered."""
         offsets = {}
         for part, pending in self._pending.items():
             if part in consumer.assignment() and (reached := committable(pending)) is not None:
@@ -126,6 +158,10 @@ class Clerk:
         except kafka_errors.CommitFailedError:
             log.warning("another process has taken over", because="the group was rebalanced")
 
+    def forget(self) -> None:
+        """Nothing that was taken is ours any more: what is not acknowledged will come again, here or elsewhere."""
+        self._pending.clear()
+
     async def _end(self) -> None:
         for task in tuple(self._tasks):
             task.cancel()
@@ -134,15 +170,23 @@ class Clerk:
     async def _work(self, record: Received, pending: dict[int, bool]) -> None:
         try:
             answer = await self.answer(record)
-            await persist(
-                lambda: self._parts.exchange.reply(record.key, record.headers, answer),
-                self._parts.settings.worker.patience,
-                self.pulse.wait,
-            )
+            longest = self._parts.settings.worker.patience
+            await persist(lambda: self._reply(record, answer), longest, self.pulse.wait)
             pending[record.offset] = True
             self.pulse.count(Done(1))
         finally:
             self._room.release()
+
+    async def _reply(self, record: Received, answer: Answer) -> None:
+        """Send the answer, or that it is too large; where even that is (its key may be), bury the question."""
+        short = refusal_of(answer.question, "the answer is larger than the topic of answers takes: ask for less")
+        for said in (fitting(answer, self._fits), short):
+            try:
+                return await self._parts.exchange.reply(record.key, record.headers, said)
+            except RejectedError as error:
+                reason = str(error)
+        letter = dead_letter("query", record, Refusal(reason="no-answer-fits", detail=reason))
+        return await self._parts.exchange.bury([letter])
 
     async def answer(self, record: Received) -> Answer:
         """The answer to one record of the queries topic, always."""
@@ -150,19 +194,36 @@ class Clerk:
             query = _query(record.value or b"")
             if not query.text.strip():
                 raise msgspec.ValidationError("`text` is empty")
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return await self._refused(record, str(error))
-        left = self._seconds - max(0.0, time.time() - record.at / 1e6)
+        old = max(0.0, time.time() - record.at / 1e6)
+        if old >= self._seconds:
+            return refusal_of(query.text, f"the question was {old:.0f} s old, by its time stamp, when it came: ask again")
+        return await self._answered(query, self._seconds - old)
+
+    async def _answered(self, query: Query, seconds: float) -> Answer:
+        away = ""
+
+        def told(reason: str) -> None:
+            nonlocal away
+            away = reason
+            self.pulse.wait(reason)
+
         try:
-            async with asyncio.timeout(left):
-                return await persist(lambda: self._ask(query), 1.0, self.pulse.wait)
+            async with asyncio.timeout(seconds):
+                answer = await persist(lambda: self._ask(query), 1.0, told)
+            self.pulse.wait("")  # whatever another question still says: nothing is away
         except QueryError as error:
             return refusal_of(query.text, str(error))
         except TimeoutError:
-            return refusal_of(query.text, await self._late(query))
+            return refusal_of(query.text, self._late(query, away))
+        except StreammemError as error:
+            log.warning("a question failed", because=str(error))
+            return refusal_of(query.text, f"the question failed: {error}")
         except Exception as error:
             log.exception("a question failed")
             return refusal_of(query.text, f"the question failed: {type(error).__name__} (the worker's log says more)")
+        return answer
 
     async def _ask(self, query: Query) -> Answer:
         if query.wait_for is not None:
@@ -177,11 +238,27 @@ class Clerk:
         self.pulse.count(Done(0, (letter,)))
         return refusal_of("", f"this is no question: {reason}")
 
-    async def _late(self, query: Query) -> str:
-        away = f" ({self.pulse.waiting})" if self.pulse.waiting else ""
+    def _late(self, query: Query, reason: str) -> str:
+        away = f" ({reason})" if reason else ""
         if query.wait_for is not None:
             return f"what was to be waited for is not findable after {self._seconds:g} s{away}: ask again later"
         return f"not answered within {self._seconds:g} s{away}: ask again, or start more query workers"
+
+
+class _Handover(ConsumerRebalanceListener):
+    """When the group shares its partitions anew, what was answered is acknowledged and the rest forgotten."""
+
+    def __init__(self, clerk: Clerk, consumer: Any) -> None:
+        self._clerk, self._consumer = clerk, consumer
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Before another process may take them over."""
+        if revoked:
+            await self._clerk.commit(self._consumer)
+        self._clerk.forget()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """What is now ours is read from where it was acknowledged."""
 
 
 def received(record: Any) -> Received:

@@ -99,7 +99,7 @@ def _duty(stage: Stage, pulse: Pulse, parts: Streaming) -> Duty:
 
 async def _ingest(pulse: Pulse, parts: Streaming) -> None:
     duty = _duty(stages.ingesting(parts.log), pulse, parts)
-    await serve(app_of("ingest", READS["ingest"], duty, parts.settings), duty)
+    await serve(lambda: app_of("ingest", READS["ingest"], duty, parts.settings), duty, parts.settings)
 
 
 async def _structure(pulse: Pulse, parts: Streaming) -> None:
@@ -122,7 +122,9 @@ async def _follow(stage: LogStage, pulse: Pulse, parts: Streaming) -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(mend())
-        group.create_task(serve(app_of(pulse.role, READS[pulse.role], duty, parts.settings), duty))
+        group.create_task(
+            serve(lambda: app_of(pulse.role, READS[pulse.role], duty, parts.settings), duty, parts.settings)
+        )
 
 
 async def _summarize(pulse: Pulse, parts: Streaming) -> None:
@@ -147,7 +149,7 @@ async def _summarize(pulse: Pulse, parts: Streaming) -> None:
                 pulse.count(done)
             await asyncio.sleep(settings.worker.round)
 
-    await serve(idle_app_of("summarize", work, settings), duty)
+    await serve(lambda: idle_app_of("summarize", work, settings), duty, settings)
 
 
 async def _nothing(records: Any) -> Done:

@@ -27,8 +27,13 @@ from streammem.ports import Embedder, LogReader, LogWriter, StructureStore, Vect
 from streammem.records import DeadLetter, Event, Ingest, LogEntry, MessageEvent, Position, Received, Refusal
 
 KIB = 1024
+HEADERS = 16 * KIB
+"""Characters of headers that a dead letter keeps, a KiB more or less."""
 LOOK = 0.02
 """Seconds between two looks at whether the structure has come so far."""
+
+_LATEST = 2**52
+"""In µs: the year 2112."""
 
 Flow = Callable[[list[LogEntry]], Awaitable[None]]
 
@@ -61,8 +66,20 @@ def dead_letter(role: str, record: Received, refusal: Refusal) -> DeadLetter:
         key=record.key[:KIB] if record.key is not None else None,
         value=record.value[:KIB] if record.value is not None else None,
         size=len(record.value) if record.value is not None else None,
-        headers={name: value[:KIB].decode("utf-8", "replace") for name, value in record.headers},
+        headers=_shortened(record.headers),
     )
+
+
+def _shortened(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
+    """Headers as text, as many of their first KiB as fit beside the value; Kafka lets them be null and of any size."""
+    kept: dict[str, str] = {}
+    room = HEADERS
+    for name, value in headers:
+        kept[name[:KIB]] = said = (value or b"")[:KIB].decode("utf-8", "replace")
+        room -= len(name) + len(said)
+        if room < 0:
+            break
+    return kept
 
 
 # ------------------------------------------------------------------------------------------------------- ingest
@@ -79,11 +96,26 @@ def ingesting(log: LogWriter) -> Stage:
                 usable.extend((record, event) for event in read_event(record))
             except RejectedError as error:
                 refused.append(dead_letter("ingest", record, Refusal(reason=error.reason, detail=error.detail)))
-        done = await ingest([event for _, event in usable], log)
-        refused.extend(dead_letter("ingest", usable[refusal.place][0], refusal) for refusal in done.refusals)
+        refusals = await _appended([event for _, event in usable], log)
+        refused.extend(dead_letter("ingest", usable[refusal.place][0], refusal) for refusal in refusals)
         return Done(len(records) - len(refused), tuple(refused))
 
     return stage
+
+
+async def _appended(found: Many[Event], log: LogWriter, place: int = 0) -> list[Refusal]:
+    """Append events, the first of which stands at `place`; one that the log itself refuses does not stop the others."""
+    try:
+        done = await ingest(found, log)
+    except RejectedError as error:
+        if len(found) == 1:
+            return [Refusal(reason=error.reason, detail=error.detail, place=place)]
+        half = len(found) // 2
+        return [
+            *await _appended(found[:half], log, place),
+            *await _appended(found[half:], log, place + half),
+        ]
+    return [msgspec.structs.replace(refusal, place=place + refusal.place) for refusal in done.refusals]
 
 
 def read_event(record: Received) -> list[Event]:
@@ -113,9 +145,8 @@ def _leniently(value: bytes, refused: RejectedError) -> list[Event]:
 def _marked(event: Event, record: Received) -> Event:
     said = event.ingest or Ingest()
     origin = said.origin or f"{record.topic}/{record.partition}@{record.offset}"
-    return msgspec.structs.replace(
-        event, ingest=msgspec.structs.replace(said, origin=origin, received_at=events.moment(record.at))
-    )
+    at = events.moment(min(max(record.at, 0), _LATEST))  # a producer may claim any time
+    return msgspec.structs.replace(event, ingest=msgspec.structs.replace(said, origin=origin, received_at=at))
 
 
 # --------------------------------------------------------------------------------------------- structure and index
@@ -179,6 +210,7 @@ class LogStage:
         while not positions.covers(position, upto) and (entries := await self._log.read(position, piece)):
             position = positions.joined(position, positions.after(entries))
             await self._flow([entry for entry in entries if entry.position <= upto.get(entry.partition, 0)])
+        await self._store.advance(self._applied, upto)  # past what says nothing, too
 
 
 def read_entries(records: Iterable[Received], role: str) -> tuple[list[LogEntry], tuple[DeadLetter, ...]]:
@@ -189,17 +221,17 @@ def read_entries(records: Iterable[Received], role: str) -> tuple[list[LogEntry]
         if record.value is None:
             continue
         try:
-            entries.append(
-                LogEntry(
-                    position=record.offset + 1,
-                    key=(record.key or b"").decode("utf-8", "surrogatepass"),
-                    event=events.decode(record.value),
-                    partition=record.partition,
-                )
-            )
+            entries.append(_entry(record, record.value))
         except (RejectedError, UnicodeDecodeError) as error:
             refused.append(dead_letter(role, record, Refusal(reason="not-a-log-entry", detail=str(error))))
     return entries, tuple(refused)
+
+
+def _entry(record: Received, value: bytes) -> LogEntry:
+    if record.key is None:
+        raise RejectedError("no-key", "an entry of the log has a key")
+    key = record.key.decode("utf-8", "surrogatepass")
+    return LogEntry(position=record.offset + 1, key=key, event=events.decode(value), partition=record.partition)
 
 
 def before(records: Iterable[Received]) -> Position:

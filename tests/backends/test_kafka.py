@@ -149,7 +149,7 @@ async def test_an_entry_that_cannot_be_read_is_named(log, raw, kafka_prefix, val
     await log.append([said(1)])
     await raw("key-2", value)
     where = rf"{named(kafka_prefix, LOG)} partition 0 offset 1 cannot be read: {why}"
-    for after in ({}, {0: 1}, {}):
+    for after in ({}, {}, {0: 1}, {0: 1}, {}):
         with pytest.raises(MemoryFormatError, match=where):
             await whole(log, after=after)
     assert [e.key for e in await log.read({}, 1)] == ["key-1"]
@@ -270,6 +270,15 @@ async def test_an_append_and_a_read_survive_a_short_absence(own_kafka):
         assert (await appending).position == {0: 2}
         assert "key-1" in [e.key for e in await reading]
         assert await whole(log) == ["key-1", "key-2"]
+
+
+async def test_an_append_that_was_broken_off_does_not_hold_up_the_end(own_kafka):
+    async with made(own_kafka.bootstrap, "", patience=60) as log:
+        await log.append([said(1)])
+        await asyncio.to_thread(own_kafka.kill)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(log.append([said(2)]), 0.5)
+        await asyncio.wait_for(log.stop(), 30)
 
 
 async def again(call):

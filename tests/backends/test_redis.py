@@ -1,7 +1,9 @@
 """What only a server can do to a store: many writers at once, restarts, refusals, other people's keys."""
 
 import asyncio
+import importlib
 import random
+import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from streammem.backends.redis_beats import RedisBeats
 from streammem.backends.redis_keys import home, place, sequence_of, uid_start
 from streammem.core.events import content_hash, key
 from streammem.core.identifiers import DEFAULT_RULES
-from streammem.errors import MemoryFormatError, SettingsError, TransientError
+from streammem.errors import MemoryFormatError, MissingExtraError, SettingsError, TransientError
 from streammem.flows.structure import grow
 from streammem.ports import Span
 from streammem.records import Answering, Beat, Entry, Event, Leaf, LogEntry, ReactionEvent, Sequence, UserEvent
@@ -303,6 +305,22 @@ async def test_generations_go_on_although_the_last_one_was_lost(opened, client):
     assert await store.facts_generation("W") > before
 
 
+@pytest.mark.parametrize("lost", [("marks",), ("free",), ("held",), ("free", "held")])
+async def test_marks_of_which_a_part_was_lost_are_due_when_they_are_made_again(opened, client, lost):
+    store = await opened()
+    marks = [(GENERAL, A), (ANN, A)]
+    await store.mark_due(marks)
+    await store.due(1, 100, 5)
+    for name in lost:
+        client.unlink(f"{opened.prefix}:{{due}}{name}")
+    await store.due(9, 100)
+    await store.mark_due(marks)
+    due = await store.due(9, 105, 5)
+    assert sorted(mark.sequence for mark in due) == [ANN, GENERAL]
+    assert await store.settle(due) == []
+    assert await store.due(9, 200) == []
+
+
 async def test_a_clear_leaves_other_memories_cards_and_signs_of_life_alone(opened, client):
     store = await opened()
     other = RedisStructure(opened.url, opened.prefix + ".b", cluster=store._redis._cluster)
@@ -448,6 +466,21 @@ async def test_a_url_that_is_none_is_refused_without_the_password(url):
     with pytest.raises(SettingsError, match="Redis URL") as refused:
         RedisStructure(url)
     assert "wrong-word" not in str(refused.value)
+
+
+async def test_a_cluster_that_is_taken_for_one_server_is_named(redis_nodes):
+    with pytest.raises(SettingsError, match="it is a cluster, set `cluster`"):
+        for node in redis_nodes.nodes[:2]:
+            await RedisStructure.open(node.url, "p")
+
+
+def test_without_the_extra_its_name_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "redis", None)
+    for name in ("redis_connection", "redis_keys", "redis_scripts", "redis", "redis_beats"):
+        monkeypatch.delitem(sys.modules, f"streammem.backends.{name}")
+    for name in ("redis", "redis_beats"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'streammem\[redis\]'"):
+            importlib.import_module(f"streammem.backends.{name}")
 
 
 @pytest.mark.parametrize("prefix", ["", "a:b", "a{b}", "a*", "a b"])

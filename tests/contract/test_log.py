@@ -95,10 +95,13 @@ async def test_an_append_says_where_its_entries_end(log):
     assert positions.after(new) == second.position
 
 
-async def test_a_key_that_is_repeated_within_an_append_is_stored_once(log):
-    done = await log.append([*spread(5), *spread(5)])
+async def test_of_a_key_that_is_repeated_within_an_append_the_first_is_stored(log):
+    others = [(key, event) for (key, _), (_, event) in zip(spread(5), spread(5)[::-1], strict=True)]
+    done = await log.append([*spread(5), *others])
     assert (done.accepted, done.duplicates) == (5, 5)
-    assert sorted(e.key for e in await whole(log, 50)) == sorted(key for key, _ in spread(5))
+    read = await whole(log, 50)
+    assert len(read) == 5
+    assert {e.key: e.event for e in read} == dict(spread(5))
 
 
 async def test_a_key_that_is_appended_again_is_read_as_the_same_event(log):

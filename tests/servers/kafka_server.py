@@ -225,7 +225,7 @@ class JarKafka(KafkaServer):
 
 
 class DockerKafka(KafkaServer):
-    """The image of the Apache project, attached, so that signals reach it. One to be started again is kept till its end."""
+    """The image of the Apache project, attached, so that signals reach it. To be started again it must be kept."""
 
     def __init__(
         self, folder: Path, owner: int | None = None, more: Mapping[str, str] | None = None, *, keep: bool = True
