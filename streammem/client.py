@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -11,12 +12,14 @@ import msgspec
 from streammem import settings as configuration
 from streammem.core import events as canonical
 from streammem.core import positions
+from streammem.errors import SettingsError
 from streammem.records import Answer, Awaited, Event, Query
 
 if TYPE_CHECKING:
     from streammem.backends.kafka_exchange import KafkaExchange
 
 SCHEME = "kafka://"
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]*")
 
 
 @asynccontextmanager
@@ -27,15 +30,25 @@ async def connect(url: str, settings: configuration.Settings | None = None) -> A
     """
     from streammem.wiring import stream  # noqa: PLC0415 - loads the Kafka client
 
-    chosen = settings or configuration.load()
-    bootstrap, _, prefix = url.removeprefix(SCHEME).partition("/")
-    named = {name: value for name, value in (("bootstrap", bootstrap), ("prefix", prefix)) if value}
-    chosen = chosen.model_copy(update={"kafka": chosen.kafka.model_copy(update=named)})
+    chosen = _named(url, settings or configuration.load())
     exchange = stream.exchange(chosen)
     try:
         yield StreamMemory(exchange, chosen.worker.timeout)
     finally:
         await exchange.stop()
+
+
+def _named(url: str, settings: configuration.Settings) -> configuration.Settings:
+    """The settings with what a URL says instead. Raises SettingsError for one that cannot be."""
+    bootstrap, _, prefix = url.removeprefix(SCHEME).partition("/")
+    if not url.startswith(SCHEME) or "@" in url:
+        raise SettingsError(
+            f"a memory behind Kafka is named {SCHEME}HOST:PORT,... or {SCHEME}HOST:PORT/PREFIX, no user"
+        )
+    if not _PREFIX.fullmatch(prefix):
+        raise SettingsError(f"{prefix!r} is no prefix of topics: letters, digits, dots, _ and - make one")
+    said = {name: value for name, value in (("bootstrap", bootstrap), ("prefix", prefix)) if value}
+    return settings.model_copy(update={"kafka": settings.kafka.model_copy(update=said)})
 
 
 class StreamMemory:

@@ -29,7 +29,7 @@ from streammem.ports import Appended, LogReader, LogWriter
 from streammem.records import Event, LogEntry, Position
 
 try:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
     from aiokafka import errors as kafka_errors
     from aiokafka.admin import AIOKafkaAdminClient, NewTopic
     from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -44,6 +44,7 @@ __all__ = [
     "ConfigResource",
     "ConfigResourceType",
     "Connection",
+    "ConsumerRebalanceListener",
     "KafkaLog",
     "KafkaLogReader",
     "KafkaLogWriter",
@@ -52,6 +53,7 @@ __all__ = [
     "administering",
     "begin",
     "finish",
+    "forsake",
     "kafka_errors",
     "partitions_of_topic",
     "partitions_of_topics",
@@ -207,6 +209,17 @@ async def finish(consumer: Any) -> None:
         await consumer._client.close()  # noqa: SLF001
 
 
+async def forsake(producer: Any) -> None:
+    """End a producer without waiting for what it could not deliver, as its own stop would: that may take for ever."""
+    if producer._closed:  # noqa: SLF001 (aiokafka has no public way to drop undelivered batches)
+        return
+    producer._closed = True  # noqa: SLF001
+    with suppress(TimeoutError, asyncio.CancelledError):
+        async with asyncio.timeout(1):
+            await producer._sender.close()  # noqa: SLF001
+    await producer.client.close()
+
+
 @asynccontextmanager
 async def administering(connection: Connection, doing: str, patience: float = PATIENCE) -> AsyncIterator[Any]:
     """An admin client for a few requests, which all together may take `patience` seconds."""
@@ -230,7 +243,7 @@ async def partitions_of_topic(connection: Connection, topic: str, patience: floa
 
     A broker may hear of a new topic a moment later than who created it.
     """
-    async with administering(connection, "looking for", patience) as client:
+    async with administering(connection, f"looking for {topic}", patience) as client:
         for pause in (0.1, 0.3, 0.6, 0.0):
             found = (await partitions_of_topics(client)).get(topic)
             if found:
@@ -328,13 +341,7 @@ class KafkaLogWriter(LogWriter):
         """End a producer without waiting for what it could not deliver, as its own stop would."""
         if self._producer is producer:
             self._producer = None
-        if producer._closed:  # noqa: SLF001 (aiokafka has no public way to drop undelivered batches)
-            return
-        producer._closed = True  # noqa: SLF001
-        with suppress(TimeoutError, asyncio.CancelledError):
-            async with asyncio.timeout(1):
-                await producer._sender.close()  # noqa: SLF001
-        await producer.client.close()
+        await forsake(producer)
 
     async def stop(self) -> None:
         """Close the connection; what was appended is durable already."""
@@ -387,11 +394,7 @@ class KafkaLogReader(LogReader):
         if limit <= 0:
             return []
         async with self._using("reading") as consumer:
-            try:
-                return await self._read(consumer, after, limit)
-            except BaseException:
-                self._stands.clear()
-                raise
+            return await self._read(consumer, after, limit)
 
     async def end(self) -> Position:
         async with self._using("reading") as consumer:
@@ -443,7 +446,7 @@ class KafkaLogReader(LogReader):
 
     @asynccontextmanager
     async def _using(self, doing: str) -> AsyncIterator[Any]:
-        """The consumer for one call; after a fault of the connection the next call begins with a new one."""
+        """The consumer for one call. After a fault the next call begins with a new one: this one may stand anywhere."""
         async with self._lock:
             try:
                 with speaking(self._connection, doing, self._topic):

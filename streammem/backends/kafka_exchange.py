@@ -17,13 +17,17 @@ from streammem.backends.kafka import (
     Connection,
     TopicPartition,
     begin,
+    finish,
+    forsake,
+    kafka_errors,
     partitions_of_topic,
     speaking,
+    translated,
 )
 from streammem.core import positions
 from streammem.core.events import encode
 from streammem.core.topics import ANSWERS, DEAD_LETTERS, DIRECTORY, MESSAGES, QUERIES, Topic, input_of, named
-from streammem.errors import QueryError, TransientError
+from streammem.errors import MemoryFormatError, QueryError, TransientError
 from streammem.records import Answer, Awaited, DeadLetter, Event, Position, Query, Received
 
 IN_FLIGHT = 2000
@@ -34,6 +38,7 @@ CORRELATION = "correlation-id"
 
 _answer = msgspec.json.Decoder(Answer).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Produced(msgspec.Struct, frozen=True):
@@ -61,23 +66,51 @@ class KafkaExchange:
             await asyncio.gather(self._listening, return_exceptions=True)
         if self._producer is not None:
             producer, self._producer = self._producer, None
-            await producer.stop()
+            try:
+                async with asyncio.timeout(self._patience):
+                    await producer.stop()
+            except TimeoutError:
+                await forsake(producer)
 
     # ---- events
     async def produce(self, events: Iterable[Event], *, at_once: int = IN_FLIGHT) -> AsyncIterator[Produced]:
         """Send events to the input topics; tell now and then, and at the end, what is acknowledged so far."""
+        for topic in INPUTS.values():  # to send to a topic that is not there may create it
+            await partitions_of_topic(self._connection, named(self._prefix, topic), self._patience)
         producer = await self._started()
         flying: deque[tuple[str, asyncio.Future[Any]]] = deque()
         done = Produced(0, Awaited())
         with speaking(self._connection, "producing to", "the input topics"):
-            for event in events:
-                short, key = input_of(event)
-                name = named(self._prefix, INPUTS[short])
-                flying.append((short, await producer.send(name, encode(event), key.encode("utf-8", "surrogatepass"))))
-                if len(flying) >= at_once:
-                    done = await _landed(flying, at_once // 2, done)
-                    yield done
-            yield await _landed(flying, len(flying), done)
+            try:
+                for event in events:
+                    flying.append(await self._launched(producer, event))
+                    if len(flying) >= at_once:
+                        done = await self._landed(flying, at_once // 2, done)
+                        yield done
+                yield await self._landed(flying, len(flying), done)
+            except (kafka_errors.KafkaError, OSError, TimeoutError):
+                await self._give_up(producer)
+                raise
+
+    async def _launched(self, producer: Any, event: Event) -> tuple[str, asyncio.Future[Any]]:
+        short, key = input_of(event)
+        name = named(self._prefix, INPUTS[short])
+        future = await producer.send(name, encode(event), key.encode("utf-8", "surrogatepass"))
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # else it warns when given up
+        return short, future
+
+    async def _landed(self, flying: deque[tuple[str, asyncio.Future[Any]]], count: int, done: Produced) -> Produced:
+        """Wait for the oldest of what was sent, not for ever for each."""
+        inputs: dict[str, Position] = dict(done.awaited.inputs)
+        for _ in range(count):
+            short, future = flying.popleft()
+            if not future.done():
+                await asyncio.wait([future], timeout=self._patience)
+            if not future.done():
+                raise TimeoutError(f"nothing acknowledged for {self._patience:g} s")
+            sent = future.result()
+            inputs[short] = positions.joined(inputs.get(short, {}), {sent.partition: sent.offset + 1})
+        return Produced(done.count + count, Awaited(inputs=inputs))
 
     # ---- questions and answers
     async def ask(self, query: Query, seconds: float) -> Answer:
@@ -89,6 +122,8 @@ class KafkaExchange:
             async with asyncio.timeout(seconds):
                 await self.send(QUERIES, query_id.encode(), msgspec.json.encode(query))
                 answer = _answer(await waiting)
+        except _UNREADABLE as error:
+            raise MemoryFormatError(f"the answer is from another version of streammem: {error}") from None
         except TimeoutError:
             raise TransientError(
                 f"no answer within {seconds:g} s: is a query worker running? (`streammem status` says)"
@@ -107,23 +142,31 @@ class KafkaExchange:
             reading = self._reading(ANSWERS)
             with speaking(self._connection, "waiting for answers on", named(self._prefix, ANSWERS)):
                 consumer = await reading.__aenter__()
-                await consumer.seek_to_end()
-                for part in consumer.assignment():
-                    await consumer.position(part)
+                try:
+                    await consumer.seek_to_end()
+                    for part in consumer.assignment():
+                        await consumer.position(part)
+                except BaseException:
+                    await reading.__aexit__()
+                    raise
             self._listening = asyncio.create_task(self._dispatch(reading, consumer))
 
     async def _dispatch(self, reading: _Reading, consumer: Any) -> None:
         try:
             async for record in consumer:
                 waiting = self._waiting.get(record.key)
-                if waiting is not None and not waiting.done():
+                if waiting is not None and not waiting.done() and record.value is not None:
                     waiting.set_result(record.value)
+        except kafka_errors.KafkaError as error:
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(translated(error, self._connection, "waiting for answers on", ANSWERS.name))
         finally:
             await reading.__aexit__()
 
     async def reply(self, key: bytes | None, headers: Many[tuple[str, bytes]], answer: Answer) -> None:
         """Send an answer under the key and the correlation id of its question."""
-        correlation = dict(headers).get(CORRELATION, key or b"")
+        correlation = dict(headers).get(CORRELATION) or key or b""
         await self.send(ANSWERS, key, msgspec.json.encode(answer), ((CORRELATION, correlation),))
 
     # ---- dead letters
@@ -135,7 +178,7 @@ class KafkaExchange:
         """Every dead letter that is kept, with its name (PARTITION:OFFSET), partition by partition."""
         async for record in self._all(DEAD_LETTERS):
             if record.value is not None:
-                yield f"{record.partition}:{record.offset}", _letter(record.value)
+                yield f"{record.partition}:{record.offset}", _read(record, record.value)
 
     async def original(self, letter: DeadLetter) -> Received | None:
         """The record that a dead letter is of, as long as its topic keeps it."""
@@ -163,9 +206,15 @@ class KafkaExchange:
         """Send one record; return its partition and its position when it is durable."""
         producer = await self._started()
         name = named(self._prefix, topic)
+        if key is None and value is None:
+            key = b""  # aiokafka takes no record of nothing
         with speaking(self._connection, "producing to", name):
-            async with asyncio.timeout(self._patience):
-                sent = await producer.send_and_wait(name, value, key, headers=list(headers))
+            try:
+                async with asyncio.timeout(self._patience):
+                    sent = await producer.send_and_wait(name, value, key, headers=list(headers))
+            except TimeoutError:
+                await self._give_up(producer)  # it would go on trying, beside whoever tries again
+                raise
         return sent.partition, sent.offset + 1
 
     # ---- connections
@@ -185,6 +234,11 @@ class KafkaExchange:
                     self._producer = producer
             return self._producer
 
+    async def _give_up(self, producer: Any) -> None:
+        if self._producer is producer:
+            self._producer = None
+        await forsake(producer)
+
     def _reading(self, topic: Topic) -> _Reading:
         return _Reading(self._connection, named(self._prefix, topic), self._patience)
 
@@ -196,10 +250,17 @@ class KafkaExchange:
                     consumer.assign([part])
                     await consumer.seek_to_beginning(part)
                     while await consumer.position(part) < ends[part]:
-                        for records in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
-                            for record in records:
-                                if record.offset < ends[part]:
-                                    yield _received(record, topic)
+                        for record in await self._next(consumer, part):
+                            if record.offset < ends[part]:
+                                yield _received(record, topic)
+
+    async def _next(self, consumer: Any, part: Any) -> Many[Any]:
+        """The next records of a partition that has some. Raises TimeoutError when none come."""
+        before = await consumer.position(part)
+        found = await consumer.getmany(part, timeout_ms=int(self._patience * 1000), max_records=500)
+        if not found and await consumer.position(part) == before:
+            raise TimeoutError(f"nothing came for {self._patience:g} s")
+        return list(found.get(part, ()))
 
 
 class _Reading:
@@ -209,7 +270,6 @@ class _Reading:
         self._connection, self._topic, self._patience = connection, topic, patience
 
     async def __aenter__(self) -> Any:
-
         count = await partitions_of_topic(self._connection, self._topic, self._patience)
         self._consumer = AIOKafkaConsumer(
             group_id=None,
@@ -224,17 +284,26 @@ class _Reading:
         return self._consumer
 
     async def __aexit__(self, *_: object) -> None:
-        await self._consumer.stop()
+        await finish(self._consumer)
 
 
-async def _landed(flying: deque[tuple[str, asyncio.Future[Any]]], count: int, done: Produced) -> Produced:
-    """Wait for the oldest of what was sent."""
-    inputs: dict[str, Position] = dict(done.awaited.inputs)
-    for _ in range(count):
-        short, future = flying.popleft()
-        sent = await future
-        inputs[short] = positions.joined(inputs.get(short, {}), {sent.partition: sent.offset + 1})
-    return Produced(done.count + count, Awaited(inputs=inputs))
+def _read(record: Received, value: bytes) -> DeadLetter:
+    """A dead letter; what somebody else put among them is one itself."""
+    try:
+        return _letter(value)
+    except _UNREADABLE as error:
+        return DeadLetter(
+            role="",
+            reason="not-a-dead-letter",
+            detail=str(error),
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            at=record.at,
+            key=record.key[:1024] if record.key is not None else None,
+            value=value[:1024],
+            size=len(value),
+        )
 
 
 def _received(record: Any, topic: Topic) -> Received:

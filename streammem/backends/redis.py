@@ -15,6 +15,7 @@ with an own tag as `place` for sequences that are not of one channel.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections import Counter, defaultdict
@@ -241,9 +242,6 @@ class RedisStructure(StructureStore):
 
     def _keys(self, tag: str, *kinds: str) -> list[str]:
         return [self._key(tag, kind) for kind in kinds]
-
-    def _leaves_key(self, where: Place) -> str:
-        return self._key(where.tag, "s", where.rest)
 
     @property
     def _queue(self) -> list[str]:
@@ -651,12 +649,16 @@ class RedisStructure(StructureStore):
         """Numbers that tell new from old go on from where they were, so that nothing read before fits what comes."""
         kept = {self._key("", name).encode() for name in KEPT}
         kept |= {self._key("due", "clock").encode(), *(self._key(str(n), "texts").encode() for n in range(SHELVES))}
-        turning = f"{self._prefix}{{".encode()
-        async for names in self._redis.scan(f"{self._prefix}*"):
-            generations = [name for name in names if name.startswith(turning) and name.endswith(b"}g")]
-            gone = [name for name in names if name not in kept and name not in generations]
-            turned = [scripts.TURN([name.decode()], ()) for name in generations]
-            await self._redis.run([*(("UNLINK", name) for name in gone), *turned])
+        turning = re.compile(rb"%s\{[^}]*\}g" % re.escape(self._prefix.encode()))
+        for pattern in (
+            "applied/*",
+            "*",
+        ):  # offsets first: what is left by a clear that was cut short is filled up again
+            async for names in self._redis.scan(self._prefix + pattern):
+                generations = [name for name in names if turning.fullmatch(name)]
+                gone = [name for name in names if name not in kept and name not in generations]
+                turned = [scripts.TURN([name.decode()], ()) for name in generations]
+                await self._redis.run([*(("UNLINK", name) for name in gone), *turned])
         await self._redis.run([("SET", self._key("", "format"), FORMAT)])
 
 

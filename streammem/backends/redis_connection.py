@@ -56,6 +56,9 @@ _MENDS: tuple[tuple[tuple[type[Exception], ...] | str, str], ...] = (
 """What is no use to try again: by the class of the error or by what it says."""
 
 
+_HOW = "write it as redis://USER:PASSWORD@HOST:PORT/DATABASE, with %2F for a slash in the password and so on"
+
+
 class Script:
     """A Lua script: one atomic step within one key, or within the keys of one hash tag.
 
@@ -82,8 +85,8 @@ class Connection:
     def __init__(self, url: str, scripts: Iterable[Script], *, cluster: bool = False) -> None:
         try:
             parts = parse_url(url)
-        except ValueError as error:
-            raise SettingsError(f"the Redis URL is wrong: {error}") from None
+        except ValueError:  # whose message may quote a piece of the password
+            raise SettingsError(f"the Redis URL is wrong: {_HOW}") from None
         self.place = str(parts.get("path") or f"{parts.get('host', 'localhost')}:{parts.get('port', 6379)}")
         self._scripts = {script.digest: script for script in scripts}
         self._cluster = cluster
@@ -184,7 +187,8 @@ class Connection:
         for tell, mend in _MENDS:
             if isinstance(error, tell) if isinstance(tell, tuple) else tell in said:
                 return SettingsError(f"Redis at {self.place} cannot be used ({said}): {mend}")
-        if isinstance(error, fault.AskError) and not self._cluster:  # of which MovedError is one
+        moved = isinstance(error, fault.AskError) or said.startswith(("MOVED ", "ASK "))
+        if moved and not self._cluster:
             return SettingsError(f"Redis at {self.place} cannot be used ({said}): it is a cluster, set `cluster`")
         away = isinstance(error, _AWAY) or (isinstance(error, fault.RedisClusterException) and "connect" in said)
         if away or said.startswith(_BUSY):

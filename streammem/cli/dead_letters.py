@@ -75,7 +75,9 @@ def replay(
     else:
         shown.put_counts("Replayed", {"sent again": len(told["sent"]), "gone": len(told["gone"])})
         for name in told["gone"]:
-            shown.say(f"{name}: its topic keeps it no more, and the dead letter has only the first KiB")
+            shown.say(
+                f"{name}: its topic keeps it no more, or is none to be written to, and only the first KiB is here"
+            )
     return FAILED if told["gone"] or not told["sent"] else 0
 
 
@@ -116,9 +118,11 @@ async def _replay(settings: Settings, names: set[str], reason: str | None, *, ev
 
 
 async def _again(letter: DeadLetter, exchange: KafkaExchange) -> bool:
-    from streammem.core.topics import TOPICS
+    from streammem.core.topics import DIRECTORY, MESSAGES, QUERIES
 
-    topic = next(topic for topic in TOPICS if topic.name == letter.topic)
+    topic = next((t for t in (MESSAGES, DIRECTORY, QUERIES) if t.name == letter.topic), None)
+    if topic is None:
+        return False  # only ingest writes to the log
     original = await exchange.original(letter)
     if original is not None:
         await exchange.send(topic, original.key, original.value, original.headers)

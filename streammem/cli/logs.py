@@ -36,4 +36,26 @@ def configure(settings: Settings, at_least: str | None = None) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    logging.basicConfig(level=max(level, logging.WARNING), stream=sys.stderr, format="%(name)s: %(message)s")
+    brought = logging.StreamHandler(sys.stderr)
+    brought.setFormatter(logging.Formatter("%(name)s: %(message)s") if terminal else _json_formatter())
+    logging.basicConfig(level=max(level, logging.WARNING), handlers=[brought])
+    if at_least is None and level > logging.DEBUG:
+        logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a command ends with one line of its own
+
+
+def _json_formatter() -> logging.Formatter:
+    """What libraries log, in the form of our own lines."""
+    import structlog
+
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.stdlib.add_logger_name,
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+        ],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(),
+        ],
+    )

@@ -33,16 +33,20 @@ def worker(roles: RolesArgument) -> int:
     from streammem.cli import logs
     from streammem.workers import run as workers
 
-    chosen = list(dict.fromkeys(workers.ROLES if roles == ["all"] else roles))
+    chosen = list(dict.fromkeys(workers.ROLES if "all" in roles else roles))
     if unknown := [role for role in chosen if role not in workers.ROLES]:
         raise typer.BadParameter(f"there is no role {unknown[0]!r}: it can be {', '.join(workers.ROLES)} or all")
     settings = opening.settings()
     logs.configure(settings, at_least="info")
-    try:
-        run(workers.run(chosen, settings))
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the model's thread must not be waited for
-        _end(error)
-    _end(None)
+
+    async def until_stopped() -> NoReturn:
+        try:
+            await workers.run(chosen, settings)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nothing that still runs must be waited for
+            _end(error)
+        _end(None)
+
+    return run(until_stopped())
 
 
 def _end(error: BaseException | None) -> NoReturn:

@@ -9,8 +9,10 @@ import msgspec
 
 from streammem.core import positions
 from streammem.core.directory import Directory
+from streammem.core.events import TEXT_LIMIT
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
+from streammem.core.topics import READS
 from streammem.errors import QueryError
 from streammem.flows.answer import answer
 from streammem.flows.index import APPLIED as INDEXED
@@ -21,6 +23,8 @@ from streammem.records import Answer, Awaited, Position, Query
 
 LOOK = 0.05
 """Seconds between two looks at how far the memory has come, while a question waits."""
+LONG_LOOK = 0.5
+"""The same, at most, where a look costs Kafka several requests."""
 
 
 class Counter:
@@ -43,8 +47,10 @@ class Counter:
     async def ask(self, query: Query) -> Answer:
         """Answer a question. `position` says how far structure and index had come before it was looked at.
 
-        Raises QueryError for a user, channel or workspace that is not known.
+        Raises QueryError for a user, channel or workspace that is not known, and for more text than a message may have.
         """
+        if len(query.text) > TEXT_LIMIT:
+            raise QueryError(f"the question has {len(query.text)} characters: at most {TEXT_LIMIT} are read")
         position = {name: await self._store.applied(name) for name in (STRUCTURED, INDEXED)}
         known = await self._store.workspaces()
         query = msgspec.structs.replace(query, workspace=query.workspace or _only(known))
@@ -80,12 +86,20 @@ async def findable(
 ) -> None:
     """Return when all that is awaited can be found. How long to wait is the caller's: cancel it.
 
-    `taken_in` tells how far `ingest` has come with each input topic, `end` the end of the log.
+    `taken_in` tells how far `ingest` has come with each input topic, `end` the end of the log. Raises QueryError for an
+    input topic that there is not.
     """
     wanted = awaited.log
     if awaited.inputs:
+        known = {topic.short for topic in READS["ingest"]}
+        if strange := sorted(awaited.inputs.keys() - known):
+            raise QueryError(
+                f"there is no input topic {strange[0]!r} to wait for: it can be {' or '.join(sorted(known))}"
+            )
+        pause = LOOK
         while not _covered(awaited.inputs, await taken_in()):
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONG_LOOK)
         wanted = positions.joined(wanted, await end())
     for name in (STRUCTURED, INDEXED):
         while not positions.covers(await store.applied(name), wanted):

@@ -130,8 +130,12 @@ class Streaming:
 
         key = vectors.api_key.get_secret_value() if vectors.api_key else None
         server = QdrantIndex(vectors.url, model.name, model.dimensions, prefix=vectors.prefix, api_key=key)
+        try:
+            await server.open(rebuild=rebuild)
+        except BaseException:
+            await server.close()  # it will be tried again, with a new one
+            raise
         self._closing.push_async_callback(server.close)
-        await server.open(rebuild=rebuild)
         return server
 
     async def ping_vectors(self) -> None:

@@ -122,16 +122,26 @@ async def _run(app: faust.App, duty: Duty, settings: Settings) -> None:
             duty.pulse.wait("")
             await _ended(app, duty)
         finally:
-            await app.stop()
+            await _stopped(app, settings.worker.stop)
+    duty.failed.result()  # here, as a file that cannot be written must not look like a Kafka that is away
+
+
+async def _stopped(app: faust.App, seconds: float) -> None:
+    """Stop an app; one that does not end is left behind."""
+    stopping = asyncio.ensure_future(app.stop())
+    try:
+        await asyncio.wait([stopping], timeout=seconds)
+    finally:
+        stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
 
 
 async def _ended(app: faust.App, duty: Duty) -> None:
-    """Raise what ended the duty, or what a Faust service died of."""
+    """Return when the duty has failed; raise what a Faust service died of."""
     crashed = asyncio.ensure_future(app._crashed.wait())  # noqa: SLF001 - mode tells of it in no other way
     try:
         await asyncio.wait([crashed, duty.failed], return_when=asyncio.FIRST_COMPLETED)
     finally:
         crashed.cancel()
-    if duty.failed.done():
-        duty.failed.result()
-    raise app._crash_reason or RuntimeError("Faust stopped")  # noqa: SLF001
+    if not duty.failed.done():
+        raise app._crash_reason or RuntimeError("Faust stopped")  # noqa: SLF001

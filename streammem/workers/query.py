@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 import structlog
 
-from streammem.backends.kafka import AIOKafkaConsumer, TopicPartition, begin, finish, kafka_errors, speaking
+from streammem.backends.kafka import (
+    AIOKafkaConsumer,
+    ConsumerRebalanceListener,
+    TopicPartition,
+    begin,
+    finish,
+    kafka_errors,
+    speaking,
+)
 from streammem.core.topics import ANSWERS, QUERIES, group_of, named
 from streammem.errors import QueryError, RejectedError, StreammemError
 from streammem.flows.asking import Counter, findable
@@ -119,10 +127,10 @@ class Clerk:
                 while not self._faults:
                     await self._take(consumer)
                     await self.commit(consumer)
-                raise self._faults[0]
             finally:
                 await self._end()
                 await finish(consumer)
+        raise self._faults[0]
 
     async def _take(self, consumer: Any) -> None:
         async with self._room:
@@ -198,7 +206,9 @@ class Clerk:
             return await self._refused(record, str(error))
         old = max(0.0, time.time() - record.at / 1e6)
         if old >= self._seconds:
-            return refusal_of(query.text, f"the question was {old:.0f} s old, by its time stamp, when it came: ask again")
+            return refusal_of(
+                query.text, f"the question was {old:.0f} s old, by its time stamp, when it came: ask again"
+            )
         return await self._answered(query, self._seconds - old)
 
     async def _answered(self, query: Query, seconds: float) -> Answer:
@@ -245,7 +255,7 @@ class Clerk:
         return f"not answered within {self._seconds:g} s{away}: ask again, or start more query workers"
 
 
-class _Handover(ConsumerRebalanceListener):
+class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
     """When the group shares its partitions anew, what was answered is acknowledged and the rest forgotten."""
 
     def __init__(self, clerk: Clerk, consumer: Any) -> None:

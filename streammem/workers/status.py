@@ -129,8 +129,10 @@ async def _kafka(parts: Streaming, roles: Many[str]) -> tuple[dict[str, Any], st
 
 async def _redis(parts: Streaming) -> tuple[dict[str, Any], str]:
     async def asked() -> dict[str, Any]:
-        await parts.check()
+        await parts.structure.check()
         applied = {name: await parts.structure.applied(name) for name in (STRUCTURED, INDEXED)}
+        if any(applied.values()):
+            await parts.check()  # an empty memory would be given the card of whoever looks first
         due = (await parts.structure.counts())["due"]
         return {"beats": await parts.beats.beats(), "due": due, "applied": applied}
 

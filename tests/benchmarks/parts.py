@@ -19,7 +19,6 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from streammem import open_memory  # noqa: E402
-from streammem.wiring import embedded  # noqa: E402
 from streammem.backends.sqlite import SqliteLog, SqliteStructure  # noqa: E402
 from streammem.connectors import Report, jsonl  # noqa: E402
 from streammem.core.identifiers import DEFAULT_RULES  # noqa: E402
@@ -29,6 +28,7 @@ from streammem.flows.verify import replay  # noqa: E402
 from streammem.ports import Embedder, Vectors  # noqa: E402
 from streammem.records import Event, MessageEvent  # noqa: E402
 from streammem.settings import Settings  # noqa: E402
+from streammem.wiring import embedded  # noqa: E402
 
 IMPORTED = (time.perf_counter(), time.process_time())
 

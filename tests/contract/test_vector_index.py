@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,7 +26,7 @@ from streammem.backends.memory_vectors import MemoryIndex
 from streammem.backends.qdrant_edge import EdgeIndex
 from streammem.errors import MemoryFormatError, MemoryHeldError
 from streammem.ports import MessageHit, MessagePoint, NodePoint, NodeSearch, VectorIndex, Vectors, Visible
-from streammem.records import FOREVER, Leaf, NodeId, Sequence, Summary, Version
+from streammem.records import FOREVER, Leaf, Naming, NodeId, Sequence, Summary, Version
 from tests import qdrant
 
 pytestmark = qdrant.quiet
@@ -33,7 +34,7 @@ pytestmark = qdrant.quiet
 ROOT = Path(__file__).parents[2]
 DIMENSIONS = 8
 EVERYTHING = Visible("W", None, None)
-WRITES = {"upsert", "lower", "keep_nodes", "drop_nodes", "clear"}
+WRITES = {"upsert", "replace", "lower", "keep_nodes", "drop_nodes", "clear"}
 
 
 class Reopened:
@@ -598,3 +599,76 @@ def test_a_missing_payload_index_is_refused_by_its_name(path: Path, monkeypatch:
         EdgeIndex(path, "tiny", DIMENSIONS)
     monkeypatch.undo()
     EdgeIndex(path, "tiny", DIMENSIONS).close()
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def worded(point: MessagePoint, speaker: str, room: str = "general", *follows: str) -> MessagePoint:
+    """The point with these names in its words; `follows` says which of them the directory may change."""
+    words_ = f"{speaker} #{room}: {point.version.text}"
+    return msgspec.structs.replace(point, lexical=words_, naming=Naming(speaker, room, follows))
+
+
+async def test_misnamed_are_the_points_whose_words_follow_the_directory_and_are_others_now(index: Any) -> None:
+    follows = worded(said("a"), "Ann", "general", "user", "channel")
+    own_speaker, own = worded(said("b"), "Ann", "general", "channel"), worded(said("c"), "Ann")
+    elsewhere = worded(said("d", workspace="V"), "Ann", "general", "user", "channel")
+    await index.upsert([follows, own_speaker, own, elsewhere])
+    assert sorted(await index.misnamed("W", {"U1": "Anna"}, {})) == [(follows.version.key, follows.naming)]
+    assert sorted(await index.misnamed("W", {}, {"C1": "ops"})) == [
+        (follows.version.key, follows.naming),
+        (own_speaker.version.key, own_speaker.naming),
+    ]
+    assert await index.misnamed("W", {"U1": "Anna"}, {"C1": "ops"}) == await index.misnamed("W", {}, {"C1": "ops"})
+
+
+async def test_points_of_others_or_with_the_right_names_are_not_misnamed(index: Any) -> None:
+    await index.upsert([worded(said("a"), "Ann", "general", "user", "channel")])
+    assert await index.misnamed("W", {"U1": "Ann"}, {"C1": "general"}) == []
+    assert await index.misnamed("W", {"U2": "Anna"}, {"C2": "ops"}) == []
+    assert await index.misnamed("V", {"U1": "Anna"}, {"C1": "ops"}) == []
+    assert await index.misnamed("W", {}, {}) == []
+
+
+async def test_a_replaced_point_has_the_new_words_the_new_vector_and_the_new_names(index: Any) -> None:
+    first = worded(said("a", "launch", EAST), "Ann", "general", "user")
+    await index.upsert([first, worded(said("b", "lunch", EAST), "Ann", "general", "user")])
+    again = worded(msgspec.structs.replace(first, vector=NORTH), "Zoe", "general", "user")
+    await index.replace([again])
+    await index.replace([again])
+    assert await lexical(index, "Zoe") == ["a"]
+    assert await lexical(index, "Ann") == ["b"]
+    assert (await index.vectors([first.version.key]))[0].tolist() == NORTH.tolist()
+    assert [key for key, _ in await index.misnamed("W", {"U1": "Zoe"}, {})] == [said("b").version.key]
+    assert (await index.counts())["message points"] == 2
+
+
+async def test_the_until_of_a_replaced_point_only_falls(index: Any) -> None:
+    open_, closed = worded(said("a"), "Ann"), worded(said("b", until=20), "Ann")
+    await index.upsert([open_, closed])
+    await index.replace([worded(said("a", until=30), "Zoe"), worded(said("b"), "Zoe")])
+    assert await dense(index, EAST) == []
+    assert await dense(index, EAST, Visible("W", None, None, moment=15)) == ["a", "b"]
+    assert await dense(index, EAST, Visible("W", None, None, moment=25)) == ["a"]
+
+
+async def test_a_point_that_was_not_there_is_put_by_replace(index: Any) -> None:
+    await index.replace([worded(said("a"), "Ann", "general", "user")])
+    assert await dense(index, EAST) == ["a"]
+    await index.upsert([worded(said("a", vector=NORTH), "Zoe")])
+    assert await lexical(index, "Ann") == ["a"]
+
+
+async def test_replacing_nothing_changes_nothing(index: Any) -> None:
+    await index.upsert([worded(said("a"), "Ann")])
+    await index.replace([])
+    assert await lexical(index, "Ann") == ["a"]
+
+
+async def test_a_point_that_was_lowered_meanwhile_does_not_rise_when_it_is_replaced(index: Any) -> None:
+    await index.upsert([worded(said("a"), "Ann", "general", "user")])
+    await index.lower({said("a").version.key: 20})
+    await index.replace([worded(said("a"), "Zoe", "general", "user")])
+    assert await dense(index, EAST) == []
+    assert await dense(index, EAST, Visible("W", None, None, moment=15)) == ["a"]

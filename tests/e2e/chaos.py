@@ -53,11 +53,12 @@ class Storm:
         events = turmoil(messages, self._seed)
         async with self.stream:
             for roles in PROCESSES:
-                self.stream.start(*roles, options=self._fault)
+                self.stream.start(*roles, options=(*self._fault, *self._death(roles)))
             sending = asyncio.create_task(self._send(events))
             await self._trouble(kills)
             sent = await sending
             self._all_up(deadly=False)
+            await self.stream.up()
             await self.stream.settled(sent, 120 + messages / 50)
             codes = self.stream.stop()
             assert set(codes) == {0}, self.stream.told()

@@ -54,6 +54,11 @@ class Worker:
     def running(self) -> bool:
         return self.process.poll() is None
 
+    @property
+    def started(self) -> bool:
+        """Whether every role of it has come up."""
+        return self.log.read_text().count('"event": "started"') == len(self.roles)
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -104,6 +109,13 @@ class Stream:
         worker = Worker(roles, self.folder, self.environment, *options)
         self.workers.append(worker)
         return worker
+
+    async def up(self, seconds: float = 60.0) -> None:
+        """Return when every worker has started."""
+        deadline = time.monotonic() + seconds
+        while not all(worker.started for worker in self.workers):
+            assert time.monotonic() < deadline, self.told()
+            await asyncio.sleep(0.1)
 
     def stop(self) -> list[int]:
         """End all workers cleanly; their exit codes."""
@@ -232,4 +244,5 @@ async def running(stream: Stream, *processes: tuple[str, ...]) -> AsyncIterator[
         for roles in processes:
             stream.start(*roles)
         yield stream
+        await stream.up()
         assert stream.stop() == [0] * len(processes), stream.told()

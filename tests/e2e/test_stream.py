@@ -58,19 +58,20 @@ async def test_the_demo_over_kafka_with_two_of_a_role_is_the_embedded_memory(str
 
 
 async def test_what_was_appended_is_found_by_a_question_that_waits_for_it(stream: Stream) -> None:
-    async with running(stream, ("ingest", "structure"), ("index", "summarize", "query")):
-        async with connect(f"kafka://{stream.settings.kafka.bootstrap}", stream.settings) as memory:
-            await memory.append([public()])
-            for number in range(5):
-                first = said(str(number), f"the pelican has landed {number} times")
-                sent = await memory.append([first])
-                answer = await memory.query("pelican", wait_for=sent)
-                assert f"the pelican has landed {number} times" in [e.text for e in answer.evidence]
-            sent = await memory.append([edited(first, "the pelican has left", 9)])
+    address = f"kafka://{stream.settings.kafka.bootstrap}"
+    processes = [("ingest", "structure"), ("index", "summarize", "query")]
+    async with running(stream, *processes), connect(address, stream.settings) as memory:
+        await memory.append([public()])
+        for number in range(5):
+            first = said(str(number), f"the pelican has landed {number} times")
+            sent = await memory.append([first])
             answer = await memory.query("pelican", wait_for=sent)
-            assert "the pelican has left" in [e.text for e in answer.evidence]
-            assert "the pelican has landed 4 times" not in [e.text for e in answer.evidence]
-            assert answer.position["structure"] == answer.position["index"] != {}
+            assert f"the pelican has landed {number} times" in [e.text for e in answer.evidence]
+        sent = await memory.append([edited(first, "the pelican has left", 9)])
+        answer = await memory.query("pelican", wait_for=sent)
+        assert "the pelican has left" in [e.text for e in answer.evidence]
+        assert "the pelican has landed 4 times" not in [e.text for e in answer.evidence]
+        assert answer.position["structure"] == answer.position["index"] != {}
 
 
 async def test_status_tells_how_fresh_a_healthy_memory_is(stream: Stream) -> None:

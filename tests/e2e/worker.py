@@ -1,9 +1,10 @@
 """`streammem worker` with a small embedder, which can be told to die at an effect or to have a planted fault.
 
-    python -m tests.e2e.worker [--die EFFECT:N] [--fault NAME] ROLE...
+    python -m tests.e2e.worker [--die EFFECT:N] [--fault NAME] [--nothing] [--model] ROLE...
 
 `--die mark_due:3` is SIGKILL right before the third call of that effect. The faults are those that the chaos test must
-catch: if it passes with one of them, the test is worth nothing.
+catch: if it passes with one of them, the test is worth nothing. `--nothing` acknowledges what `structure` is given and
+does nothing else, `--model` takes the embedder of the settings: both for benchmarks.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from streammem.cli import logs
 from streammem.core.registers import order
 from streammem.errors import StreammemError
 from streammem.records import Version
-from streammem.workers import duty, run
+from streammem.wiring import embedded
+from streammem.workers import duty, run, stages
+from streammem.workers.stages import Done
 from tests.embedding import HashingEmbedder
 
 PARTS: dict[str, type] = {
@@ -60,7 +63,7 @@ def acknowledge_first() -> None:
         self.late = asyncio.create_task(_later(whole(self, records)))  # type: ignore[attr-defined]
 
     async def _later(work: Any) -> None:
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(2.0)
         await work
 
     duty.Duty.do = do  # type: ignore[method-assign]
@@ -94,6 +97,16 @@ def mark_only_what_is_new() -> None:
     RedisStructure.mark_due = marking  # type: ignore[method-assign]
 
 
+class Nothing:
+    """A stage without any effect."""
+
+    async def __call__(self, records: Any) -> Done:
+        return Done(len(records))
+
+    async def mend(self) -> None:
+        """Nothing can be forgotten."""
+
+
 FAULTS = {fault.__name__: fault for fault in (acknowledge_first, last_write_wins, mark_only_what_is_new)}
 
 
@@ -101,6 +114,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--die", default="")
     parser.add_argument("--fault", default="")
+    parser.add_argument("--nothing", action="store_true")
+    parser.add_argument("--model", action="store_true")
     parser.add_argument("roles", nargs="+")
     chosen = parser.parse_args()
     if chosen.die:
@@ -108,10 +123,13 @@ def main() -> None:
         die_at(effect, int(nth))
     if chosen.fault:
         FAULTS[chosen.fault]()
+    if chosen.nothing:
+        stages.structuring = lambda *_: Nothing()  # type: ignore[assignment, return-value]
     settings = configuration.load()
     logs.configure(settings, at_least="info")
     try:
-        asyncio.run(run.run(chosen.roles, settings, embedder=lambda _: HashingEmbedder()))
+        embedder = embedded.fastembed if chosen.model else lambda _: HashingEmbedder()
+        asyncio.run(run.run(chosen.roles, settings, embedder=embedder))
     except StreammemError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.stderr.flush()

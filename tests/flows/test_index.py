@@ -7,19 +7,31 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammem.backends.memory import MemoryLog, MemoryStructure
 from streammem.backends.memory_vectors import MemoryIndex
 from streammem.core import indexing
+from streammem.core.directory import Directory
 from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.registers import timeline
 from streammem.flows.index import APPLIED, index
 from streammem.flows.ingest import ingest
 from streammem.flows.structure import grow, versions_of
 from streammem.ports import MessagePoint, Visible
-from streammem.records import FOREVER, Event, LogEntry, MessageEvent, Position, Version
+from streammem.records import (
+    FOREVER,
+    ChannelEvent,
+    Event,
+    LogEntry,
+    MessageEvent,
+    Position,
+    Sender,
+    UserEvent,
+    Version,
+)
 from tests.embedding import HashingEmbedder
 from tests.flows.worlds import World
 from tests.stories import deleted, edited, public, said
@@ -225,3 +237,217 @@ async def test_speakers_and_channels_are_named_in_the_words_that_are_searched() 
     told: MessageEvent = said("1", "the launch is in May")
     await world.place([public(), told])
     assert lexical == ["Ana #c 2026-03-02 02 2 March Mar: the launch is in May"]
+
+
+# ------------------------------------------------------------------------------------------------ names
+
+
+def unnamed(message: MessageEvent) -> MessageEvent:
+    """The message without the names that it states of its own: its words follow the directory."""
+    return msgspec.structs.replace(message, sender=Sender(id=message.sender.id))
+
+
+def called(user: str, name: str, version: int) -> UserEvent:
+    return UserEvent(workspace="w", id=user, name=name, version=str(version))
+
+
+def titled(channel: str, name: str, version: int) -> ChannelEvent:
+    return ChannelEvent(workspace="w", id=channel, name=name, type="public", version=str(version))
+
+
+async def renewed(points: MemoryIndex, store: MemoryStructure) -> dict[str, tuple[str, bytes, dict[int, float]]]:
+    """What each point should be made of, by the directory and the versions that stand in the end."""
+    names, embedder, model = Directory(await store.facts("w")), HashingEmbedder(), MemoryIndex(64)
+    wanted_: dict[str, tuple[str, bytes, dict[int, float]]] = {}
+    for key, row in points._rows.items():
+        naming = indexing.renamed(row.naming, row.version, names)
+        (vector,) = embedder.encode([indexing.dense_text(row.version, naming)])
+        made = model._row(MessagePoint(row.version, 0, vector, indexing.lexical_text(row.version, naming), naming))
+        wanted_[key] = (f"{naming.speaker} #{naming.room}", made.vector.tobytes(), made.weights)
+    return wanted_
+
+
+def worded(points: MemoryIndex) -> dict[str, tuple[str, bytes, dict[int, float]]]:
+    """What each point is made of."""
+    return {
+        key: (f"{row.naming.speaker} #{row.naming.room}", row.vector.tobytes(), row.weights)
+        for key, row in points._rows.items()
+    }
+
+
+TOLD: list[MessageEvent] = [unnamed(said(str(n), f"number {n}", user=user)) for n, user in enumerate(["ana", "bo"] * 2)]
+FACTS: list[Event] = [called("ana", "Anna", 2), titled("c", "ops", 2), called("ana", "Ann", 3), titled("c", "war", 3)]
+RENAMES = st.permutations([*TOLD, *FACTS, said("9", "named by itself")])
+
+
+@settings(deadline=None, max_examples=80)
+@given(RENAMES, st.sets(st.integers(1, 8), max_size=4))
+def test_words_and_vectors_follow_the_directory_whatever_the_order_of_messages_and_renames(
+    told: list[Event], edges: set[int]
+) -> None:
+    async def story() -> None:
+        world = World()
+        start = 0
+        for edge in [*sorted(edges), len(told)]:
+            await world.place(told[start:edge])
+            start = edge
+        assert worded(world.index) == await renewed(world.index, world.store)
+        ann = {key: words for key, words in worded(world.index).items() if words[0].startswith("Ann ")}
+        assert len(ann) == 2
+        assert {words[0] for words in ann.values()} == {"Ann #war"}
+
+    asyncio.run(story())
+
+
+class Encoded(HashingEmbedder):
+    """Remembers what was encoded."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode(self, texts: Any) -> Any:
+        self.texts.extend(texts)
+        return super().encode(texts)
+
+
+async def test_a_renamed_channel_costs_no_encoding_and_a_renamed_user_only_their_own_messages() -> None:
+    embedder = Encoded()
+    world = World(embedder=embedder)
+    await world.place([called("ana", "Anna", 1), called("bo", "Bo", 1), titled("c", "ops", 1), *TOLD])
+    embedder.texts.clear()
+    await world.place([titled("c", "war", 2)])
+    assert embedder.texts == []
+    await world.place([called("ana", "Ann", 2)])
+    assert sorted(embedder.texts) == ["Ann: number 0", "Ann: number 2"]
+    assert worded(world.index) == await renewed(world.index, world.store)
+
+
+async def test_a_rename_makes_the_summaries_over_that_users_messages_due_and_no_others() -> None:
+    world = World()
+    await world.tell([called("ana", "Anna", 1), titled("c", "ops", 1), *TOLD, unnamed(said("5", "hi", channel="d"))])
+    assert await world.store.due(100) == []
+    await world.place([titled("c", "war", 2)])
+    channel_named = {due.sequence for due in await world.store.due(100)}
+    await world.summarize()
+    await world.place([called("bo", "Bob", 1)])
+    marked = {due.sequence.channel or due.sequence.tree for due in await world.store.due(100)}
+    assert "c" in marked
+    assert "d" not in marked
+    assert all(sequence.channel == "c" or sequence.tree == "c" for sequence in channel_named)
+
+
+async def test_the_own_names_of_a_message_stand_against_the_directory() -> None:
+    world = World()
+    await world.place([titled("c", "ops", 2), called("ana", "Anna", 9), said("1", "hello"), called("ana", "Ann", 10)])
+    (row,) = world.index._rows.values()
+    assert (row.naming.speaker, row.naming.room) == ("Ana", "ops")
+
+
+async def test_a_message_keeps_its_until_when_its_words_are_renewed() -> None:
+    world = World()
+    first = unnamed(said("1", "the launch is in May"))
+    await world.place([public(), first, edited(first, "the launch is in June", 9)])
+    before = held(world.index)
+    await world.place([called("ana", "Anna", 2)])
+    assert held(world.index) == before
+    assert worded(world.index) == await renewed(world.index, world.store)
+
+
+class Stepping:
+    """Lets one of several tasks go on at a time, by a schedule; every call of a part is a step."""
+
+    def __init__(self, schedule: list[int]) -> None:
+        self._schedule, self._gates = schedule, {}  # type: ignore[var-annotated]
+
+    def through(self, part: Any, names: Sequence[str], task: int) -> Any:
+        """The part as this task sees it: it waits for its turn before each call, and once after it."""
+        stepping = self
+
+        class Turned:
+            def __getattr__(self, name: str) -> Any:
+                call = getattr(part, name)
+                if name not in names:
+                    return call
+
+                async def turned(*arguments: Any) -> Any:
+                    await stepping.turn(task)
+                    outcome = await call(*arguments)
+                    await stepping.turn(task)
+                    return outcome
+
+                return turned
+
+        return Turned()
+
+    async def turn(self, task: int) -> None:
+        gate = self._gates[task] = asyncio.get_running_loop().create_future()
+        await gate
+
+    async def run(self, *work: Any) -> None:
+        tasks = [asyncio.ensure_future(each) for each in work]
+        turns = iter(self._schedule)
+        while not all(task.done() for task in tasks):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            wanted_ = next(turns, 0) % len(tasks)
+            waiting = [n for n in self._gates if not self._gates[n].done()]
+            if waiting:
+                chosen = min(waiting, key=lambda n: (n - wanted_) % len(tasks))
+                self._gates[chosen].set_result(None)
+            else:
+                await asyncio.sleep(0.001)  # in the thread that encodes
+        for task in tasks:
+            task.result()
+
+
+STORE = ("facts", "facts_generation", "versions", "advance", "mark_due", "placements")
+INDEX = ("known", "upsert", "lower", "misnamed", "vectors", "replace", "flush")
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 2), max_size=60), st.permutations(range(3)))
+def test_processes_that_index_at_the_same_time_leave_the_words_of_the_last_name(
+    schedule: list[int], order: list[int]
+) -> None:
+    async def story() -> None:
+        pieces = [
+            [*TOLD[:2], called("ana", "Anna", 2)],
+            [*TOLD[2:], titled("c", "ops", 2)],
+            [called("ana", "Ann", 3), titled("c", "war", 3)],
+        ]
+        store, points = MemoryStructure(), MemoryIndex(64)
+        logs = [entries(pieces[n]) for n in order]
+        stepping = Stepping(schedule)
+
+        async def work(n: int) -> None:
+            mine, its = stepping.through(store, STORE, n), stepping.through(points, INDEX, n)
+            await stepping.turn(n)
+            await grow(logs[n], store, DEFAULT_RULES)  # the structure may run as far ahead as it likes
+            await index(logs[n], mine, its, HashingEmbedder(), DEFAULT_RULES)
+
+        await stepping.run(*(work(n) for n in range(3)))
+        assert len(points._rows) == len(TOLD)
+        assert worded(points) == await renewed(points, store)
+
+    asyncio.run(story())
+
+
+async def test_a_rename_that_is_done_while_an_older_one_is_being_written_stands_in_the_end() -> None:
+    class Overtaken(MemoryIndex):
+        async def replace(self, points: Sequence[MessagePoint]) -> None:
+            if later:
+                overtaking = [later.pop()]
+                await grow(overtaking, store, DEFAULT_RULES)
+                await index(overtaking, store, self, HashingEmbedder(), DEFAULT_RULES)  # another process, whole
+            await super().replace(points)
+
+    later: list[LogEntry] = []
+    store, points = MemoryStructure(), Overtaken(64)
+    *told, older, newer = entries([*TOLD, called("ana", "Anna", 2), called("ana", "Ann", 3)])
+    for piece in (told, [older]):
+        await grow(piece, store, DEFAULT_RULES)
+        later[:] = [newer] if piece == [older] else []
+        await index(piece, store, points, HashingEmbedder(), DEFAULT_RULES)
+    assert not later
+    assert {row.naming.speaker for row in points._rows.values() if row.version.user == "ana"} == {"Ann"}
+    assert worded(points) == await renewed(points, store)

@@ -453,3 +453,155 @@ def test_a_crash_at_any_effect_and_a_restart_give_the_same_summaries(
         assert world.points() == calm.points()
 
     asyncio.run(story())
+
+
+# ------------------------------------------------------------------------------------- several summarisers, leases
+
+
+def beside(world: World, store: Any = None, index: Any = None, **rest: Any) -> flow.Bench:
+    """The bench of another process over the same memory."""
+    return msgspec.structs.replace(world.bench, store=store or world.store, index=index or world.index, **rest)
+
+
+def via(part: Any, **calls: Any) -> Any:
+    """The part with some of its calls replaced; each is given the part's own call first."""
+
+    class Seen:
+        def __getattr__(self, name: str) -> Any:
+            own = getattr(part, name)
+            replaced = calls.get(name)
+            return own if replaced is None else lambda *arguments: replaced(own, *arguments)
+
+    return Seen()
+
+
+async def test_what_one_summariser_holds_no_other_is_given() -> None:
+    world = World()
+    await world.place([public(), *talk(10)])
+    held: list[Run] = []
+
+    async def keep(own: Any, written: Sequence[Summary]) -> None:
+        held.extend(d.sequence for d in await world.store.due(100, world.now, 60.0))
+        await own(written)
+
+    await flow.summarize(beside(world, store=via(world.store, keep=keep)), limit=100)
+    assert held == []
+    assert await world.store.due(100) == []
+    await check(world, "w")
+
+
+@settings(deadline=None, max_examples=40)
+@given(histories(), st.integers(1, 3), st.integers(1, 3))
+def test_two_summarisers_at_the_same_time_never_work_at_one_sequence_and_end_as_one_alone(
+    history: list[Event], limit: int, other_limit: int
+) -> None:
+    async def story() -> None:
+        calm, world = World(k=2), World(k=2)
+        await calm.tell(history)
+        await world.place(history)
+        at_work: set[Run] = set()
+
+        def process(limit: int) -> Any:
+            mine: list[Run] = []
+
+            async def due(own: Any, *asked: Any) -> Any:
+                found = await own(*asked)
+                assert not at_work & {d.sequence for d in found}
+                mine[:] = [d.sequence for d in found]
+                at_work.update(mine)
+                await asyncio.sleep(0)
+                return found
+
+            async def settle(own: Any, marks: Any) -> Any:
+                at_work.difference_update(mine)
+                await asyncio.sleep(0)
+                return await own(marks)
+
+            async def slowly(own: Any, *asked: Any) -> Any:
+                await asyncio.sleep(0)
+                found = await own(*asked)
+                await asyncio.sleep(0)
+                return found
+
+            store = via(world.store, due=due, settle=settle, summaries=slowly, keep=slowly, sequences=slowly)
+            return flow.summarize(beside(world, store=store), limit)
+
+        await asyncio.gather(process(limit), process(other_limit))
+        await world.summarize()
+        assert shape(world.summaries()) == shape(calm.summaries())
+        assert world.points() == calm.points()
+        await check(world, WORKSPACE)
+
+    asyncio.run(story())
+
+
+async def test_a_lease_that_ran_out_is_taken_over() -> None:
+    world = World()
+    await world.place([public(), *talk(4)])
+    await world.store.due(100, world.now, 60.0)  # by a process that was killed
+    world.now = 59.0
+    assert await flow.summarize(world.bench) == flow.Summarized()
+    world.now = 60.0
+    assert (await flow.summarize(world.bench)).written > 0
+    await check(world, "w")
+
+
+async def test_what_a_summariser_writes_after_its_lease_ran_out_is_looked_at_once_more() -> None:
+    world = World()
+    await world.place([public(), *talk(4)])
+
+    async def keep(own: Any, written: Sequence[Summary]) -> None:
+        if world.now == 0.0:  # this process sleeps over its lease, another does the work, and more is said meanwhile
+            world.now = 1000.0
+            await flow.summarize(beside(world))
+            await world.place([edited(talk(4)[0], "DOC-1 was never a kettle", 30)])
+            await flow.summarize(beside(world))
+        await own(written)
+
+    await flow.summarize(beside(world, store=via(world.store, keep=keep)))
+    await flow.summarize(world.bench)
+    assert await world.store.due(100) == []
+    assert [s.text for s in world.summaries().values() if "kettle number" in s.text] == []
+    await check(world, "w")
+
+
+async def test_a_sequence_whose_messages_are_not_all_indexed_rests_stays_due_and_is_completed() -> None:
+    world = World()
+    await world.place([public(), *talk(3)])
+    rows = dict(world.index._rows)
+    gone = next(key for key, row in rows.items() if row.version.id == "2")
+    del world.index._rows[gone]
+    first = await flow.summarize(world.bench, limit=100)
+    assert first.waiting > 0
+    assert await flow.summarize(world.bench) == flow.Summarized()  # it rests
+    assert CHANNEL in {d.sequence for d in await world.store.due(100, world.bench.rest)}
+    world.now += world.bench.rest
+    assert (await flow.summarize(world.bench)).waiting > 0
+    world.index._rows[gone] = rows[gone]
+    world.now += world.bench.rest
+    done = await flow.summarize(world.bench)
+    assert (done.waiting, done.written > 0) == (0, True)
+    assert await world.store.due(100) == []
+    await check(world, "w")
+
+
+async def test_the_nodes_above_an_actor_are_right_when_another_summariser_writes_below_them_meanwhile() -> None:
+    calm, world = World(), World()
+    told = [public(), public("d"), *talk(4), *[said(f"1{n}", f"PR-2 {n}", channel="d") for n in range(4)]]
+    await calm.tell(told)
+    await world.place(told)
+    marks = await world.store.due(100)
+    other = [d for d in marks if d.sequence.channel == "d"]
+    one = [d for d in marks if d not in other]
+    entered = 0
+
+    async def drop(own: Any, nodes: Any) -> None:
+        nonlocal entered
+        entered += 1
+        if entered == 2:  # the upper nodes are worded and not yet written
+            await flow._round(other, beside(world))
+        await own(nodes)
+
+    await flow._round(one, beside(world, store=via(world.store, drop=drop)))
+    assert await world.store.due(100) == []
+    assert shape(world.summaries()) == shape(calm.summaries())
