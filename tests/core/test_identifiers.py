@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from streammem.core import identifiers
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 
 
@@ -47,3 +50,21 @@ def test_any_text_gives_sorted_identifiers_without_repeats(text: str) -> None:
 
 def test_another_table_has_another_digest() -> None:
     assert Rules({"code": "X-1"}, {}).digest != DEFAULT_RULES.digest == Rules().digest
+
+
+@pytest.mark.parametrize("kind", sorted(identifiers.IDENTIFIER_RULES))
+@given(data=st.data())
+def test_the_sign_of_a_rule_stands_in_all_that_it_finds(kind: str, data: st.DataObject) -> None:
+    pattern = re.compile(identifiers.IDENTIFIER_RULES[kind], re.IGNORECASE if kind != "code" else 0)
+    text = data.draw(st.from_regex(pattern))
+    assert re.search(identifiers.IDENTIFIER_SIGNS[kind], text.lower())
+
+
+@pytest.mark.parametrize("name", sorted(identifiers.MARKER_RULES))
+@given(data=st.data())
+def test_a_stem_of_a_marker_stands_in_all_that_shows_it(name: str, data: st.DataObject) -> None:
+    pattern = identifiers.MARKER_RULES[name]
+    stems = identifiers._stems(pattern)
+    text = data.draw(st.from_regex(pattern))
+    assert all(stems)
+    assert any(stem in text for stem in stems)

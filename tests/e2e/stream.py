@@ -220,8 +220,7 @@ async def _all_versions(store: StructureStore) -> list[Any]:
 
 
 async def _built(store: StructureStore, untils: dict[str, int], k: int) -> Built:
-    (workspace,) = await store.workspaces()
-    sequences = await store.sequences(workspace)
+    sequences = [s for workspace in await store.workspaces() for s in await store.sequences(workspace)]
     sizes = await store.sizes(sequences)
     nodes = [
         NodeId(sequence, level, place)
