@@ -84,6 +84,9 @@ class WorkerSettings(BaseModel):
     burst: int = Field(
         100, ge=1, description="Refused records in a row, with none that can be used, that stop a worker."
     )
+    session: float = Field(
+        10.0, ge=1, description="A process that is not heard of for so long has lost its partitions to others."
+    )
     stop: float = Field(8.0, gt=0, description="Time to end cleanly after SIGTERM.")
     lease: float = Field(60.0, gt=0, description="A due sequence is held this long by the process that summarises it.")
     round: float = Field(1.0, ge=0, description="Pause between two looks for due sequences.")

@@ -188,16 +188,14 @@ class KafkaExchange:
         with speaking(self._connection, "reading", named(self._prefix, topic)):
             async with self._reading(topic) as consumer:
                 part = TopicPartition(named(self._prefix, topic), letter.partition)
-                begin, end = (
-                    (await consumer.beginning_offsets([part]))[part],
-                    (await consumer.end_offsets([part]))[part],
-                )
-                if part not in consumer.assignment() or not begin <= letter.offset < end:
+                if part not in consumer.assignment():
                     return None
-                consumer.assign([part])
+                starts, ends = await consumer.beginning_offsets([part]), await consumer.end_offsets([part])
+                if not starts[part] <= letter.offset < ends[part]:
+                    return None
                 consumer.seek(part, letter.offset)
                 async with asyncio.timeout(self._patience):
-                    record = await consumer.getone()
+                    record = await consumer.getone(part)
                 return _received(record, topic) if record.offset == letter.offset else None
 
     async def send(
@@ -245,22 +243,23 @@ class KafkaExchange:
     async def _all(self, topic: Topic) -> AsyncIterator[Received]:
         with speaking(self._connection, "reading", named(self._prefix, topic)):
             async with self._reading(topic) as consumer:
-                ends = await consumer.end_offsets(consumer.assignment())
-                for part in sorted(ends):
-                    consumer.assign([part])
-                    await consumer.seek_to_beginning(part)
-                    while await consumer.position(part) < ends[part]:
-                        for record in await self._next(consumer, part):
+                parts = sorted(consumer.assignment())
+                starts, ends = await consumer.beginning_offsets(parts), await consumer.end_offsets(parts)
+                for part in parts:
+                    consumer.seek(part, starts[part])
+                for part in parts:  # all stay assigned: aiokafka may never stop when its assignment has just changed
+                    while records := await self._next(consumer, part, ends[part]):
+                        for record in records:
                             if record.offset < ends[part]:
                                 yield _received(record, topic)
 
-    async def _next(self, consumer: Any, part: Any) -> Many[Any]:
-        """The next records of a partition that has some. Raises TimeoutError when none come."""
-        before = await consumer.position(part)
-        found = await consumer.getmany(part, timeout_ms=int(self._patience * 1000), max_records=500)
-        if not found and await consumer.position(part) == before:
-            raise TimeoutError(f"nothing came for {self._patience:g} s")
-        return list(found.get(part, ()))
+    async def _next(self, consumer: Any, part: Any, end: int) -> Many[Any]:
+        """The next records of a partition, none at this end. Raises TimeoutError when none come before it."""
+        async with asyncio.timeout(self._patience):
+            while await consumer.position(part) < end:
+                if found := await consumer.getmany(part, timeout_ms=200, max_records=500):
+                    return list(found[part])
+        return []
 
 
 class _Reading:

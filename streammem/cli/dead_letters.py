@@ -37,8 +37,9 @@ def list_(
         return 0
     shown.put_counts("Dead letters", Counter(letter.reason for _, letter in letters) | {"all": len(letters)})
     for name, letter in letters[-most:]:
-        where = f"{letter.topic} {letter.partition}:{letter.offset}"
-        shown.console().print(shown.line(f"  {name}  {letter.reason}  from {where}  {letter.detail}"), soft_wrap=True)
+        where = f"from {letter.topic} {letter.partition}:{letter.offset}"
+        told = (name, letter.reason, where, letter.detail)
+        shown.console().print("".join(f"  {shown.line(part)}" for part in told), soft_wrap=True)
     return 0
 
 

@@ -21,7 +21,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError("faust-streaming", "kafka") from error
 
-IDLE = 5.0
+IDLE = 10.0
 """Seconds between two looks at whether the store still has what this process did."""
 
 
@@ -85,8 +85,8 @@ def _app(role: str, settings: Settings) -> faust.App:
         topic_disable_leader=True,
         stream_wait_empty=False,
         consumer_auto_offset_reset="earliest",
-        broker_session_timeout=10.0,
-        broker_heartbeat_interval=3.0,
+        broker_session_timeout=settings.worker.session,
+        broker_heartbeat_interval=settings.worker.session / 3,
         broker_commit_interval=0.5,
         broker_max_poll_records=4 * settings.worker.batch,
         stream_buffer_maxsize=4 * settings.worker.batch,

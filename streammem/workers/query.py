@@ -115,8 +115,8 @@ class Clerk:
                 group_id=group_of(kafka.prefix, "query"),
                 enable_auto_commit=False,
                 auto_offset_reset="earliest",
-                session_timeout_ms=10_000,
-                heartbeat_interval_ms=3_000,
+                session_timeout_ms=int(1000 * self._parts.settings.worker.session),
+                heartbeat_interval_ms=int(1000 * self._parts.settings.worker.session / 3),
                 **connection(kafka).options(),
             )
             consumer.subscribe([topic], listener=_Handover(self, consumer))

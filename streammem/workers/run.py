@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from streammem.core.topics import READS, TOPICS
+from streammem.core.topics import LOG, READS, TOPICS, group_of
 from streammem.errors import SettingsError, TransientError
 from streammem.flows.asking import Counter
 from streammem.flows.summarize import Bench, summarize
@@ -114,11 +114,16 @@ async def _index(pulse: Pulse, parts: Streaming) -> None:
 async def _follow(stage: LogStage, pulse: Pulse, parts: Streaming) -> None:
     """Work off the log, and look now and then whether the store still has what was done."""
     duty = _duty(stage, pulse, parts)
+    group_name = group_of(parts.settings.kafka.prefix, pulse.role)
+
+    async def look() -> None:
+        acknowledged = await parts.topics.committed(group_name)
+        await stage.mend(acknowledged.get(LOG.short))
 
     async def mend() -> None:
         while True:
+            await persist(look, parts.settings.worker.patience, pulse.wait)
             await asyncio.sleep(IDLE)
-            await persist(stage.mend, parts.settings.worker.patience, pulse.wait)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(mend())

@@ -196,10 +196,10 @@ class LogStage:
             self._reached = positions.joined(self._reached, reached(records))
         return Done(len(entries), refused, freshness(entries, time.time()))
 
-    async def mend(self) -> None:
-        """Do again what the store has forgotten of what this process did."""
+    async def mend(self, acknowledged: Position | None = None) -> None:
+        """Do again what the store has forgotten of what this process did, or any other of the role acknowledged."""
         async with self._lock:
-            await self._fill(self._reached)
+            await self._fill(positions.joined(self._reached, acknowledged or {}))
 
     async def _fill(self, upto: Position, piece: int = 500) -> None:
         applied = await self._store.applied(self._applied)

@@ -13,7 +13,7 @@ from streammem.core import positions
 from streammem.errors import TransientError
 from streammem.records import Awaited, Event
 from tests.e2e.stream import Built, Stream, of_embedded, of_stream
-from tests.e2e.turmoil import turmoil
+from tests.e2e.turmoil import gust, turmoil
 from tests.servers.kafka_server import KafkaServer
 from tests.servers.redis_server import RedisServer
 
@@ -23,6 +23,9 @@ EFFECTS = {
     "index": ("upsert", "lower", "flush", "advance", "keep_nodes", "keep", "settle"),
 }
 PROCESSES = (("ingest",), ("ingest",), ("structure",), ("structure",), ("index", "summarize"))
+DELICATE = {("ingest",): "append:1", ("structure",): "mark_due:2", ("index", "summarize"): "upsert:1"}
+"""Where a fault of each role shows: records taken and not logged, leaves entered and not marked, nothing indexed."""
+
 CHUNK = 200
 
 
@@ -50,33 +53,52 @@ class Storm:
     async def blow(self, messages: int, kills: int, *, told: Callable[[str], None] | None = None) -> Outcome:
         """Send so many messages and all that happens to them; kill at least so often meanwhile; then settle."""
         self._told = told or self._told
-        events = turmoil(messages, self._seed)
+        events, last = turmoil(messages, self._seed), gust(40, self._seed)
         async with self.stream:
             for roles in PROCESSES:
                 self.stream.start(*roles, options=(*self._fault, *self._death(roles)))
             sending = asyncio.create_task(self._send(events))
             await self._trouble(kills)
-            sent = await sending
+            sent = await self._last_gust(last, await sending)
             self._all_up(deadly=False)
             await self.stream.up()
-            await self.stream.settled(sent, 120 + messages / 50)
+            await self.stream.settled(sent, 20 if self._fault else 120 + messages / 50)
             codes = self.stream.stop()
             assert set(codes) == {0}, self.stream.told()
         return Outcome(
             self.kills,
             self.restarts,
             await of_stream(self.stream),
-            await of_embedded(events, self.stream.settings.forest.k),
+            await of_embedded([*events, *last], self.stream.settings.forest.k),
         )
 
+    async def _last_gust(self, events: list[Event], sent: Awaited) -> Awaited:
+        """A few more events, over which each role dies once at its most delicate effect and is started again."""
+        self._kill_all()
+        sent = _both(sent, await self._surely(events))
+        for roles, death in DELICATE.items():
+            doomed = self.stream.start(*roles, options=(*self._fault, "--die", death))
+            for _ in range(300):
+                await asyncio.sleep(0.1)
+                if not doomed.running:
+                    break
+            self._told(f"{roles} died of {death}" if not doomed.running else f"{roles} had nothing to die of")
+            self._kill_all()
+            self.stream.start(*roles, options=self._fault)
+            await asyncio.sleep(5.0)  # what it does now, the next role builds on
+        return sent
+
+    def _kill_all(self) -> None:
+        for worker in self.stream.workers:
+            worker.kill()
+        self._count_the_dead()
+
     async def _send(self, events: list[Event]) -> Awaited:
-        inputs: dict[str, Any] = {}
+        sent = Awaited()
         for start in range(0, len(events), CHUNK):
-            sent = await self._surely(events[start : start + CHUNK])
-            for name, position in sent.inputs.items():
-                inputs[name] = positions.joined(inputs.get(name, {}), position)
+            sent = _both(sent, await self._surely(events[start : start + CHUNK]))
             await asyncio.sleep(0.05)
-        return Awaited(inputs=inputs)
+        return sent
 
     async def _surely(self, events: list[Event]) -> Awaited:
         while True:
@@ -137,6 +159,11 @@ class Storm:
             self.stream.workers.remove(worker)
             self.kills += 1
             self.stream.start(*worker.roles, options=self._fault)
+
+
+def _both(sent: Awaited, more: Awaited) -> Awaited:
+    names = {*sent.inputs, *more.inputs}
+    return Awaited(inputs={n: positions.joined(sent.inputs.get(n, {}), more.inputs.get(n, {})) for n in names})
 
 
 def differences(outcome: Outcome) -> list[str]:

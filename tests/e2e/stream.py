@@ -35,6 +35,10 @@ from tests.embedding import HashingEmbedder
 ROOT = Path(__file__).parents[2]
 
 
+class NotSettledError(AssertionError):
+    """What was sent is not in the stores after all that time."""
+
+
 class Worker:
     """A worker process and what it logs."""
 
@@ -83,6 +87,7 @@ class Stream:
             kafka={"bootstrap": bootstrap, "prefix": prefix, "partitions": 4},
             redis={"url": redis_url, "prefix": prefix.rstrip(".")},
             vectors={"path": folder / "vectors"},
+            worker={"session": 3.0, **settings.pop("worker", {})},
             **{"forest": {"k": 4}, **settings},
         )
         self.workers: list[Worker] = []
@@ -160,7 +165,7 @@ class Stream:
                 except TransientError as error:
                     state = str(error)
                 if state and time.monotonic() > deadline:
-                    raise AssertionError(f"not settled after {seconds} s: {state}\n{self.told()}")
+                    raise NotSettledError(f"not settled after {seconds} s: {state}\n{self.told()}")
                 await asyncio.sleep(0.2)
 
     async def _unsettled(self, parts: Streaming, sent: Awaited) -> str:

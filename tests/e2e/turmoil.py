@@ -12,6 +12,7 @@ from tests.stories import START, deleted, edited, said
 
 CHANNELS = [f"c{n}" for n in range(9)]
 PRIVATE = "c8"
+STILL = "c9"
 USERS = [f"u{n}" for n in range(20)]
 TEXTS = (
     "draft of DOC-{n} is up for review",
@@ -46,6 +47,13 @@ def turmoil(messages: int, seed: int) -> list[Event]:
     return events
 
 
+def gust(messages: int, seed: int) -> list[Event]:
+    """So many messages in a channel where nothing else happens: what is lost of them is never made good by others."""
+    chance = random.Random(seed)
+    texts = [chance.choice(TEXTS).format(n=n) for n in range(messages)]
+    return [said(f"g{n}", text, user="u1", channel=STILL, minute=n) for n, text in enumerate(texts)]
+
+
 def _said(number: int, told: list[MessageEvent], chance: random.Random) -> MessageEvent:
     channel = chance.choice(CHANNELS)
     recent = [m for m in told[-60:] if m.channel.id == channel]
@@ -67,7 +75,7 @@ def _said(number: int, told: list[MessageEvent], chance: random.Random) -> Messa
 
 def _directory(chance: random.Random) -> list[Event]:
     facts: list[Event] = []
-    for channel in CHANNELS:
+    for channel in (*CHANNELS, STILL):
         kind = "private" if channel == PRIVATE else "public"
         facts.append(ChannelEvent(workspace="w", id=channel, version="1", name=f"room {channel}", type=kind))
     facts += [MembershipEvent(workspace="w", channel=PRIVATE, user=user, version="1") for user in USERS[:5]]

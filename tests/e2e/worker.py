@@ -74,8 +74,13 @@ def last_write_wins() -> None:
     whole = RedisStructure.register
 
     async def register(self: RedisStructure, versions: Sequence[Version]) -> None:
-        known = {v.uid: some for v, some in zip(versions, await self.versions([v.uid for v in versions]), strict=True)}
-        await whole(self, [v for v in versions if all(order(v) > order(k) for k in known[v.uid])])
+        before = await self.versions([v.uid for v in versions])
+        greatest = {v.uid: max(map(order, some), default=None) for v, some in zip(versions, before, strict=True)}
+        for version in versions:
+            known = greatest[version.uid]
+            if known is None or order(version) > known:
+                greatest[version.uid] = order(version)
+                await whole(self, [version])
 
     RedisStructure.register = register  # type: ignore[method-assign]
 
@@ -103,7 +108,7 @@ class Nothing:
     async def __call__(self, records: Any) -> Done:
         return Done(len(records))
 
-    async def mend(self) -> None:
+    async def mend(self, acknowledged: Any = None) -> None:
         """Nothing can be forgotten."""
 
 

@@ -149,7 +149,7 @@ async def test_a_record_of_an_impossible_time_is_used(at: int) -> None:
 
 
 class Narrow(MemoryLog):
-    """A log that refuses what has `narrow` in its key, as Kafka refuses a record that is too large: the whole append."""
+    """A log that refuses what has `narrow` in its key, as Kafka refuses what is too large: the whole append."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -359,6 +359,12 @@ async def test_a_new_process_mends_nothing() -> None:
     log, store = Partitioned(talk(*range(5))), MemoryStructure()
     await structure_of(log, store).mend()
     assert (await messages(store), log.given) == (0, 0)
+
+
+async def test_what_other_processes_acknowledged_and_the_store_has_forgotten_is_mended_too() -> None:
+    log, store = Partitioned(talk(*range(5)), talk(20, channel="d")), MemoryStructure()
+    await structure_of(log, store).mend({0: 4, 1: 1})
+    assert (await messages(store), await store.applied(STRUCTURED)) == (5, {0: 4, 1: 1})
 
 
 async def test_mending_goes_no_further_than_this_process_came() -> None:
