@@ -8,8 +8,16 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
+import structlog
 
 from tests.servers import kafka_server, redis_server
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """A command sets up logs for its process: the next test must not find them."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

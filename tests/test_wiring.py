@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from streammem import open_memory
-from streammem.wiring import embedded
 from streammem.core.numbers import Forest
 from streammem.errors import MemoryFormatError, MemoryHeldError, SettingsError
 from streammem.settings import Settings
+from streammem.wiring import embedded
 from tests.embedding import HashingEmbedder
 from tests.stories import public, said
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+import structlog
 
 from streammem.core.events import decode, encode
 from streammem.core.topics import partition_of
 from streammem.errors import (
-    MemoryFormatError,
     MissingExtraError,
     RejectedError,
     SettingsError,
@@ -60,6 +60,8 @@ __all__ = [
     "speaking",
     "translated",
 ]
+
+log = structlog.get_logger()
 
 PATIENCE = 10.0
 """Seconds after which a server that does not answer counts as away."""
@@ -498,16 +500,20 @@ async def _behind(consumer: Any, ends: Mapping[Any, int]) -> bool:
 
 
 def _decode(records: Many[Any], floor: int, entries: list[LogEntry]) -> None:
-    """Add the entries that lie after a position. Raises MemoryFormatError for one that cannot be read."""
+    """Add the entries that lie after a position.
+
+    What is no entry was not written by `ingest`: it is left out and told of, as the roles do, so that a memory can
+    still be verified and rebuilt.
+    """
     for record in records:
         if record.value is None or record.offset < floor:
             continue
         try:
             key, event = record.key.decode("utf-8", "surrogatepass"), decode(record.value)
         except (RejectedError, UnicodeDecodeError, AttributeError) as error:
-            where = f"{record.topic} partition {record.partition} offset {record.offset}"
-            why = "it has no key" if record.key is None else _said(error)
-            raise MemoryFormatError(f"the entry at {where} cannot be read: {why}") from None
+            where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+            log.warning("left out of the log", because="it has no key" if record.key is None else _said(error), **where)
+            continue
         entries.append(LogEntry(position=record.offset + 1, key=key, event=event, partition=record.partition))
 
 

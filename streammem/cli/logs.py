@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 from streammem.settings import Settings
 
@@ -33,14 +34,26 @@ def configure(settings: Settings, at_least: str | None = None) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),  # what stderr is then, not now
         cache_logger_on_first_use=False,
     )
-    brought = logging.StreamHandler(sys.stderr)
+    brought = _ToStderr()
     brought.setFormatter(logging.Formatter("%(name)s: %(message)s") if terminal else _json_formatter())
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[brought])
     if at_least is None and level > logging.DEBUG:
         logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # a command ends with one line of its own
+
+
+class _ToStderr(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to what stderr is when something is told."""
+
+    @property
+    def stream(self) -> Any:
+        return sys.stderr
+
+    @stream.setter
+    def stream(self, _: Any) -> None:
+        """It cannot be another."""
 
 
 def _json_formatter() -> logging.Formatter:

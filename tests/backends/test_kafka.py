@@ -9,12 +9,13 @@ import msgspec
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
+from structlog.testing import capture_logs
 
 from streammem.backends.kafka import Connection, KafkaLog
 from streammem.backends.kafka_topics import KafkaTopics
 from streammem.core import positions
 from streammem.core.topics import DIRECTORY, LOG, MESSAGES, TOPICS, Topic, named
-from streammem.errors import MemoryFormatError, RejectedError, SettingsError, TransientError
+from streammem.errors import RejectedError, SettingsError, TransientError
 from streammem.records import ChannelRef, MessageEvent
 from tests.conftest import missing
 from tests.servers import kafka_server
@@ -145,21 +146,22 @@ async def holed(bootstrap: str, topic: str, most: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("value", "why"), [(b"\xff\x00", "not-json"), (b'{"event": "message"}', "invalid-event")])
-async def test_an_entry_that_cannot_be_read_is_named(log, raw, kafka_prefix, value, why):
+async def test_what_is_no_entry_is_left_out_and_told_of(log, raw, kafka_prefix, value, why):
     await log.append([said(1)])
     await raw("key-2", value)
-    where = rf"{named(kafka_prefix, LOG)} partition 0 offset 1 cannot be read: {why}"
-    for after in ({}, {}, {0: 1}, {0: 1}, {}):
-        with pytest.raises(MemoryFormatError, match=where):
-            await whole(log, after=after)
-    assert [e.key for e in await log.read({}, 1)] == ["key-1"]
+    await log.append([said(3)])
+    for after, keys in (({}, ["key-1", "key-3"]), ({}, ["key-1", "key-3"]), ({0: 1}, ["key-3"]), ({0: 2}, ["key-3"])):
+        with capture_logs() as told:
+            assert [e.key for e in await whole(log, after=after)] == keys
+        assert [(t["offset"], t["because"].partition(":")[0]) for t in told] == [(1, why)] * (after != {0: 2})
 
 
-async def test_an_entry_without_a_key_is_named(kafka, kafka_prefix, raw):
+async def test_an_entry_without_a_key_is_left_out(kafka, kafka_prefix, raw):
     async with made(kafka, kafka_prefix, topic=LOOSE) as log:
         await raw(None, b"{}")
-        with pytest.raises(MemoryFormatError, match="partition 0 offset 0 cannot be read: it has no key"):
-            await log.read({}, 5)
+        with capture_logs() as told:
+            assert await log.read({}, 5) == []
+        assert [t["because"] for t in told] == ["it has no key"]
 
 
 async def test_reading_back_and_forth_gives_the_same(log):

@@ -44,7 +44,7 @@ class Storm:
     def __init__(self, stream: Stream, kafka: KafkaServer, redis: RedisServer, *, seed: int, fault: str = "") -> None:
         self.stream, self.kafka, self.redis = stream, kafka, redis
         self.chance = random.Random(seed)
-        self.kills = 0
+        self.kills = self._messages = 0
         self.restarts = {"kafka": 0, "redis": 0}
         self._seed, self._turn = seed, 0
         self._fault = ("--fault", fault) if fault else ()
@@ -53,6 +53,7 @@ class Storm:
     async def blow(self, messages: int, kills: int, *, told: Callable[[str], None] | None = None) -> Outcome:
         """Send so many messages and all that happens to them; kill at least so often meanwhile; then settle."""
         self._told = told or self._told
+        self._messages = messages
         events, last = turmoil(messages, self._seed), gust(40, self._seed)
         async with self.stream:
             for roles in PROCESSES:
@@ -61,8 +62,7 @@ class Storm:
             await self._trouble(kills)
             sent = await self._last_gust(last, await sending)
             self._all_up(deadly=False)
-            await self.stream.up()
-            await self.stream.settled(sent, 20 if self._fault else 120 + messages / 50)
+            await self._settled(sent)
             codes = self.stream.stop()
             assert set(codes) == {0}, self.stream.told()
         return Outcome(
@@ -74,6 +74,8 @@ class Storm:
 
     async def _last_gust(self, events: list[Event], sent: Awaited) -> Awaited:
         """A few more events, over which each role dies once at its most delicate effect and is started again."""
+        self._all_up(deadly=False)
+        await self._settled(sent)
         self._kill_all()
         sent = _both(sent, await self._surely(events))
         for roles, death in DELICATE.items():
@@ -87,6 +89,10 @@ class Storm:
             self.stream.start(*roles, options=self._fault)
             await asyncio.sleep(5.0)  # what it does now, the next role builds on
         return sent
+
+    async def _settled(self, sent: Awaited) -> None:
+        await self.stream.up()
+        await self.stream.settled(sent, 30 if self._fault else 120 + self._messages / 50)
 
     def _kill_all(self) -> None:
         for worker in self.stream.workers:
