@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from streammem.client import StreamMemory, connect
     from streammem.memory import Memory, open_memory
     from streammem.records import Answer, Evidence, MessageEvent
 
-__all__ = ["Answer", "Evidence", "Memory", "MessageEvent", "open_memory"]
+__all__ = ["Answer", "Evidence", "Memory", "MessageEvent", "StreamMemory", "connect", "open_memory"]
 __version__ = "0.1.0"
 
 
@@ -18,6 +19,10 @@ def __getattr__(name: str) -> Any:
         from streammem import memory  # noqa: PLC0415
 
         return getattr(memory, name)
+    if name in ("StreamMemory", "connect"):
+        from streammem import client  # noqa: PLC0415
+
+        return getattr(client, name)
     if name in __all__:
         from streammem import records  # noqa: PLC0415
 

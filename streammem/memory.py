@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streammem import settings as configuration
+from streammem.client import SCHEME
 from streammem.core import positions
 from streammem.core.directory import Directory
-from streammem.errors import QueryError
+from streammem.errors import QueryError, SettingsError
 from streammem.flows.asking import Counter
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
@@ -53,6 +54,8 @@ async def open_memory(
     What an earlier process appended but did not finish indexing is caught up with on the first append or query.
     Raises SettingsError (and MemoryHeldError, MemoryFormatError) with one line that says what to do.
     """
+    if str(path).startswith(SCHEME):
+        raise SettingsError(f"{path} is the memory of a stream: use streammem.connect({str(path)!r})")
     chosen = settings or configuration.load()
     parts = embedded.open_embedded(Path(path), chosen, create=create, rebuild=rebuild, embedder=embedder)
     try:

@@ -13,11 +13,22 @@ import pytest
 import streammem
 
 ROOT = Path(__file__).parents[1]
-CLIENTS = ("qdrant_edge", "fastembed", "onnxruntime", "numpy", "pydantic", "typer", "rich", "sqlite3", "tokenizers")
+CLIENTS = (
+    *("qdrant_edge", "fastembed", "onnxruntime", "numpy", "pydantic", "typer", "rich", "sqlite3", "tokenizers"),
+    *("aiokafka", "faust", "redis", "qdrant_client"),
+)
 
 
 def test_the_public_names_are_these() -> None:
-    assert streammem.__all__ == ["Answer", "Evidence", "Memory", "MessageEvent", "open_memory"]
+    assert streammem.__all__ == [
+        "Answer",
+        "Evidence",
+        "Memory",
+        "MessageEvent",
+        "StreamMemory",
+        "connect",
+        "open_memory",
+    ]
     assert [name for name in streammem.__all__ if getattr(streammem, name, None) is None] == []
 
 
@@ -41,8 +52,15 @@ def test_importing_the_records_loads_no_client_library() -> None:
     assert loaded_by("from streammem import MessageEvent, Answer").isdisjoint(CLIENTS)
 
 
-def test_importing_the_memory_loads_no_model() -> None:
-    assert loaded_by("from streammem import open_memory").isdisjoint({"fastembed", "onnxruntime", "typer", "rich"})
+def test_importing_the_memory_loads_no_model_and_no_server() -> None:
+    absent = {"fastembed", "onnxruntime", "typer", "rich", "aiokafka", "faust", "redis", "qdrant_client"}
+    assert loaded_by("from streammem import open_memory, connect").isdisjoint(absent)
+
+
+async def test_a_url_given_for_a_directory_is_told_where_it_belongs() -> None:
+    with pytest.raises(streammem.memory.SettingsError, match=r"streammem\.connect"):
+        async with streammem.open_memory("kafka://127.0.0.1:9092"):
+            pass
 
 
 def test_every_module_can_be_imported_alone() -> None:

@@ -213,7 +213,9 @@ def _put_header(header: Any) -> None:
 
 
 def _account(answer: Answer, *, explain: bool) -> list[str]:
-    """What stands behind the answer: how much, as of when, what was not searched, how long it took."""
+    """What stands behind the answer: how much, as of when, what was not searched, how long it took, how fresh it is."""
+    from streammem.core import positions
+
     said = f"{len(answer.evidence)} messages, {answer.tokens} tokens"
     asked = f", as of {shown.minute(answer.as_of)}" if answer.as_of is not None else ""
     account = [said + asked, *answer.notes]
@@ -221,6 +223,8 @@ def _account(answer: Answer, *, explain: bool) -> list[str]:
         account.append(hidden(answer.hidden_channels))
     if explain:
         account.append("time: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in answer.timings_ms.items()))
+        reached = (f"{name} {positions.written(place)}" for name, place in answer.position.items() if place)
+        account.append("the memory had come to: " + "; ".join(reached))
     return account
 
 

@@ -8,8 +8,34 @@ import pytest
 import streammem
 from streammem.cli import app
 
-COMMANDS = ["demo", "import", "ask", "stats", "verify", "rebuild", "models", "eval"]
-HEAVY = ["numpy", "qdrant_edge", "fastembed", "onnxruntime", "pydantic", "structlog", "sortedcontainers", "tokenizers"]
+COMMANDS = [
+    "demo",
+    "import",
+    "ask",
+    "stats",
+    "verify",
+    "rebuild",
+    "models",
+    "eval",
+    "topics",
+    "worker",
+    "status",
+    "dead-letters",
+]
+HEAVY = [
+    "numpy",
+    "qdrant_edge",
+    "fastembed",
+    "onnxruntime",
+    "pydantic",
+    "structlog",
+    "sortedcontainers",
+    "tokenizers",
+    "faust",
+    "aiokafka",
+    "redis",
+    "qdrant_client",
+]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]])
