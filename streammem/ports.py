@@ -162,8 +162,8 @@ class StructureStore(Protocol):
     async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
         """The redactions of each sequence, one for each leaf (its newest serial), by leaf."""
 
-    async def summaries(self, nodes: Many[NodeId]) -> list[Summary | None]:
-        """The stored summary of each node."""
+    async def summaries(self, nodes: Many[NodeId], *, vectors: bool = True) -> list[Summary | None]:
+        """The stored summary of each node. Who needs no vectors may be given summaries without (b"")."""
 
     async def keep(self, summaries: Many[Summary]) -> None:
         """Store summaries, replacing those of the same nodes."""

@@ -223,7 +223,7 @@ class KafkaExchange:
                     producer = AIOKafkaProducer(
                         acks="all",
                         enable_idempotence=True,
-                        linger_ms=2,
+                        linger_ms=0,  # a question waits for nobody; events fill batches while others are under way
                         max_request_size=max(self._max_bytes, MESSAGES.max_bytes),
                         request_timeout_ms=int(self._patience * 1000),
                         **self._connection.options(),

@@ -333,7 +333,7 @@ class MemoryStructure(StructureStore):
         serials = (self._redactions.get(sequence, {}) for sequence in sequences)
         return [tuple(Redaction(leaf, marks[leaf]) for leaf in sorted(marks)) for marks in serials]
 
-    async def summaries(self, nodes: Many[NodeId]) -> list[Summary | None]:
+    async def summaries(self, nodes: Many[NodeId], *, vectors: bool = True) -> list[Summary | None]:  # noqa: ARG002
         return [self._summaries.get(node) for node in nodes]
 
     async def keep(self, summaries: Many[Summary]) -> None:

@@ -181,8 +181,8 @@ def _by_channel(items: Iterable[tuple[str, Value]]) -> dict[str, list[tuple[str,
     return groups
 
 
-def _flat_pieces(groups: Mapping[str, Many[tuple[str, Any]]]) -> Iterator[tuple[str, list[Any]]]:
-    """For each tag its pairs one after the other, in pieces."""
+def _flat_pieces(groups: Mapping[str, Many[tuple[Any, ...]]]) -> Iterator[tuple[str, list[Any]]]:
+    """For each tag its tuples one after the other, in pieces."""
     for tag, pairs in groups.items():
         for piece in pieces(pairs):
             yield tag, [part for pair in piece for part in pair]
@@ -415,8 +415,10 @@ class RedisStructure(StructureStore):
         )
 
     async def sizes(self, sequences: Many[Sequence]) -> list[int]:
-        places = map(place, sequences)
-        return await self._redis.run([("ZCARD", self._key(where.tag, "s", where.rest)) for where in places])
+        return await self._each(scripts.EACH["ZCARD"], self._keys_of("s", sequences))
+
+    def _keys_of(self, kind: str, sequences: Many[Sequence]) -> list[Item]:
+        return [(where.tag, self._key(where.tag, kind, where.rest), ()) for where in map(place, sequences)]
 
     async def answers(self, uids: Many[str]) -> list[tuple[Leaf, ...]]:
         asked = [(tag, self._key(tag, "a", id_), (0, -1)) for tag, id_ in map(home, uids)]
@@ -490,22 +492,28 @@ class RedisStructure(StructureStore):
         return [piece[i] for piece, gone in zip(parts, replies, strict=True) for i in gone]
 
     async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
-        places = map(place, sequences)
-        found = await self._redis.run([("HGETALL", self._key(where.tag, "x", where.rest)) for where in places])
-        return [_redactions(serials) for serials in found]
+        found = await self._each(scripts.EACH["HGETALL"], self._keys_of("x", sequences))
+        return [_redactions(dict(zip(flat[::2], flat[1::2], strict=True))) for flat in found]
 
-    async def summaries(self, nodes: Many[NodeId]) -> list[Summary | None]:
-        values = await self._fields("u", map(_summary_home, nodes))
-        return [_summary(value) if value else None for value in values]
+    async def summaries(self, nodes: Many[NodeId], *, vectors: bool = True) -> list[Summary | None]:
+        """Vectors are most of a summary and have a field of their own, written together with it."""
+        homes = list(map(_summary_home, nodes))
+        fields = [(tag, part) for tag, field in homes for part in (field, f"{field}v")[: 1 + vectors]]
+        values = iter(await self._fields("u", fields))
+        read = [(next(values), next(values) if vectors else b"") for _ in homes]
+        return [_with_vector(_summary(value), vector) if value else None for value, vector in read]
 
     async def keep(self, summaries: Many[Summary]) -> None:
         kept = [(*_summary_home(summary.node), summary) for summary in summaries]
-        fields = _grouped((tag, (field, _pack(summary))) for tag, field, summary in kept)
+        bare = [
+            (tag, field, msgspec.structs.replace(summary, vector=b""), summary.vector) for tag, field, summary in kept
+        ]
+        fields = _grouped((tag, (field, _pack(summary), f"{field}v", vector)) for tag, field, summary, vector in bare)
         commands: list[Command] = [("HSET", self._key(tag, "u"), *flat) for tag, flat in _flat_pieces(fields)]
         await self._redis.run([*self._list("summarised", fields), *commands])
 
     async def drop(self, nodes: Many[NodeId]) -> None:
-        fields = _grouped(map(_summary_home, nodes))
+        fields = _grouped((tag, part) for tag, field in map(_summary_home, nodes) for part in (field, f"{field}v"))
         await self._redis.run(
             [("HDEL", self._key(tag, "u"), *piece) for tag, names in fields.items() for piece in pieces(names)]
         )
@@ -618,7 +626,8 @@ class RedisStructure(StructureStore):
             "redactions": await self._redacted(),
             "summaries": await self._total(
                 "HLEN", [self._key(tag, "u") for tag in await self._members(self._key("", "summarised"))]
-            ),
+            )
+            // 2,  # a vector each
             "cached_texts": await self._total("HLEN", [self._key(str(shelf), "texts") for shelf in range(SHELVES)]),
         }
 
@@ -679,6 +688,10 @@ def _names_and_generations(due: Iterable[Due]) -> list[Any]:
 def _redactions(serials: Mapping[bytes, bytes]) -> tuple[Redaction, ...]:
     found = [(field.decode().split(" ", 1), int(serial)) for field, serial in serials.items() if field]
     return tuple(sorted((Redaction(Leaf(int(ts), uid), serial) for (ts, uid), serial in found), key=lambda r: r.leaf))
+
+
+def _with_vector(summary: Summary, vector: bytes | None) -> Summary:
+    return msgspec.structs.replace(summary, vector=vector or b"")
 
 
 def _summary_home(node: NodeId) -> tuple[str, str]:

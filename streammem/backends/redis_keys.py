@@ -1,18 +1,23 @@
 """What everything is called in Redis: no two things share a key, and what one atomic step touches shares a hash tag.
 
 A key is PREFIX:{TAG}KIND and what the kind needs. What belongs to one channel has the channel as its tag: its
-messages and the sequences that only its messages can be in. A sequence of other messages is a tag of its own.
+messages and the sequences that only its messages can be in. Sequences of many channels' messages share the tags of a
+few shelves: a question looks at hundreds of them, and each tag costs it a command.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from functools import lru_cache
 from typing import NamedTuple
 
 from streammem.core import events
 from streammem.errors import SettingsError
 from streammem.records import Sequence
+
+SHELVES = 16
+"""Tags for the pooled sequences of a workspace: few commands for a question, enough nodes of a cluster to lie on."""
 
 KNOWN = 50_000
 """Names kept spelt out, a few hundred bytes each."""
@@ -81,7 +86,7 @@ def place(sequence: Sequence) -> Place:
         return Place(_of_channel(sequence.workspace, sequence.channel), f"{view}/{tree}/{branch}", name, listed)
     if sequence.view == "channel" and not sequence.branch:
         return Place(_of_channel(sequence.workspace, sequence.tree), "channel", name, listed)
-    return Place(name, "", name, listed)
+    return Place(f"{workspace}/{zlib.crc32(listed.encode('utf-8', 'surrogatepass')) % SHELVES}", listed, name, listed)
 
 
 def _of_channel(workspace: str, channel: str) -> str:

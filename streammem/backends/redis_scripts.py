@@ -114,6 +114,7 @@ RANKS = Script(
     _LESS
     + """
 local function rank(key, ts, uid)
+  if redis.call('ZSCORE', key, uid) == ts then return redis.call('ZRANK', key, uid) end
   local low = redis.call('ZCOUNT', key, '-inf', '(' .. ts)
   local high = low + redis.call('ZCOUNT', key, ts, ts)
   while low < high do
@@ -132,6 +133,19 @@ return found
 """
 )
 """KEYS: sequences. ARGV for each: how many leaves, then ts, uid, ... Gives how many leaves are smaller."""
+
+EACH = {
+    command: Script(f"""
+local found = {{}}
+for k = 1, #KEYS do
+  local said = redis.call('{command}', KEYS[k])
+  for _ = 1, ARGV[k] do found[#found + 1] = said end
+end
+return found
+""")
+    for command in ("ZCARD", "HGETALL")
+}
+"""KEYS: keys of one kind. ARGV for each: how often it is asked for. Gives what the command says, so often."""
 
 LEAVES = Script("""
 local found, at = {}, 1
@@ -335,6 +349,6 @@ end
 
 STRUCTURE = (
     *(REGISTER, PLACE, ENTER, LIST, LINK, LEARN, REACT, TURN, MARK, REDACT),
-    *(FIELDS, STANDS, RANKS, LEAVES, DUE, HOLD, SETTLE, ADVANCE),
+    *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, ADVANCE),
 )
 """All that the structure store runs."""

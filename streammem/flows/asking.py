@@ -51,8 +51,10 @@ class Counter:
         """
         if len(query.text) > TEXT_LIMIT:
             raise QueryError(f"the question has {len(query.text)} characters: at most {TEXT_LIMIT} are read")
-        position = {name: await self._store.applied(name) for name in (STRUCTURED, INDEXED)}
-        known = await self._store.workspaces()
+        structured, indexed, known = await asyncio.gather(
+            self._store.applied(STRUCTURED), self._store.applied(INDEXED), self._store.workspaces()
+        )
+        position = {STRUCTURED: structured, INDEXED: indexed}
         query = msgspec.structs.replace(query, workspace=query.workspace or _only(known))
         if query.workspace not in known:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")

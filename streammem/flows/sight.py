@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
 
@@ -190,10 +191,10 @@ class Sight:
 
 
 async def shown_summaries(nodes: Many[NodeId], visible: Visible, desk: Desk) -> dict[NodeId, Summary]:
-    """The summaries of these nodes that the asker may see and that nothing hides."""
-    stored = [s for s in await desk.store.summaries(nodes) if s is not None]
-    sequences = list(dict.fromkeys(s.node.sequence for s in stored))
-    redactions = dict(zip(sequences, await desk.store.redactions(sequences), strict=True))
+    """The summaries of these nodes that the asker may see and that nothing hides, without vectors."""
+    sequences = list(dict.fromkeys(node.sequence for node in nodes))
+    found, known = await asyncio.gather(desk.store.summaries(nodes, vectors=False), desk.store.redactions(sequences))
+    stored, redactions = [s for s in found if s is not None], dict(zip(sequences, known, strict=True))
     return {
         s.node: s
         for s in stored

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,8 @@ async def _fresh(stream: Stream, folder: Path, options: argparse.Namespace) -> N
     """Messages of chat length at a steady rate, with the embedding on the same cores: how long until each is found."""
     told = list(slack_export.read(SAMPLE / "harbourlight", Report()))
     messages = [e for e in told if isinstance(e, MessageEvent) and e.op == "upsert"]
+    words = sum(len(e.text.split()) for e in messages) / len(messages)
+    say("texts", f"{words:.0f} words on average")
     stream.start("ingest", "structure")
     stream.start("index", "summarize", "query", options=model(options))
     async with stream.open() as parts:
@@ -253,7 +256,7 @@ async def _fresh(stream: Stream, folder: Path, options: argparse.Namespace) -> N
         began, sent = time.perf_counter(), 0
         while (passed := time.perf_counter() - began) < options.seconds:
             due = int(passed * options.rate) - sent
-            some = [msgspec.structs.replace(messages[n % len(messages)], id=f"new{n}") for n in range(sent, sent + due)]
+            some = [_now(messages[n % len(messages)], n) for n in range(sent, sent + due)]
             async for _ in parts.exchange.produce(some):
                 pass
             sent += due
@@ -265,6 +268,11 @@ async def _fresh(stream: Stream, folder: Path, options: argparse.Namespace) -> N
         say("sent", f"{sent / options.seconds:,.1f} messages/s for {options.seconds:.0f} s (goal: index p95 under 2 s)")
         for worker in stream.workers:
             say(f"CPU of {'+'.join(worker.roles)}", f"{cpu_of(worker):.1f} s since it started")
+
+
+def _now(message: MessageEvent, number: int) -> MessageEvent:
+    """What was said once, said again now."""
+    return msgspec.structs.replace(message, id=f"now{number}", ts=datetime.now(UTC), reply_to=None, thread_id=None)
 
 
 async def _query(stream: Stream, folder: Path, options: argparse.Namespace) -> None:
