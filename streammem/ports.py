@@ -151,7 +151,10 @@ class StructureStore(Protocol):
         """
 
     async def hold(self, due: Many[Due], until: float) -> None:
-        """Let these due sequences, if their generation is still the one given, rest until then."""
+        """Let these due sequences, if their generation is still the one given, rest until then.
+
+        A newer mark is held by nobody any more.
+        """
 
     async def settle(self, due: Many[Due]) -> list[Due]:
         """Clear marks whose generation is still the one given; return those that somebody else had cleared before.

@@ -25,7 +25,9 @@ class EmbeddingSettings(BaseModel):
     cache: Path | None = Field(None, description="Where fetched models are kept; default: the user's cache folder.")
     max_tokens: int = Field(256, ge=16, le=8192, description="Texts are cut here (design §8).")
     batch_tokens: int = Field(2048, ge=64, description="Padded tokens in one batch: speed against memory.")
-    threads: int | None = Field(None, ge=1, description="Threads of the model; default: one for each core.")
+    threads: int | None = Field(
+        None, ge=1, description="Threads of the model; default: one for each core, in workers one less."
+    )
 
 
 class KafkaSettings(BaseModel):
@@ -89,7 +91,7 @@ class WorkerSettings(BaseModel):
     )
     stop: float = Field(8.0, gt=0, description="Time to end cleanly after SIGTERM.")
     lease: float = Field(60.0, gt=0, description="A due sequence is held this long by the process that summarises it.")
-    round: float = Field(1.0, ge=0, description="Pause between two looks for due sequences.")
+    round: float = Field(15.0, ge=0, description="Pause between two looks for due sequences: so old are headers.")
     queries: int = Field(4, ge=1, description="Questions answered at the same time by one process.")
     timeout: float = Field(30.0, gt=0, description="A question not answered by then gets an answer that says so.")
 

@@ -39,6 +39,10 @@ class Options(Protocol):
     def threads(self) -> int | None: ...
 
 
+RUN = 24
+"""What a run of the model costs beside its tokens, in tokens: measured on 2 cores, 3 ms against 0.13 ms for each."""
+
+
 class FastembedEmbedder:
     """Embedder over fastembed. Safe to use from several threads.
 
@@ -77,14 +81,11 @@ class FastembedEmbedder:
     def _batches(self, texts: Many[str]) -> Iterator[list[int]]:
         """Places of texts of about one length, whose tokens with padding stay within the budget (design §8)."""
         lengths = self._lengths(texts)
-        batch: list[int] = []
-        for place in sorted(range(len(texts)), key=lambda at: (-lengths[at], at)):
-            if batch and (len(batch) + 1) * lengths[batch[0]] > self._options.batch_tokens:
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
+        places = sorted(range(len(texts)), key=lambda at: (-lengths[at], at))
+        for start, stop in cheapest_cuts([lengths[place] for place in places]):
+            most = max(1, self._options.batch_tokens // max(1, lengths[places[start]]))
+            for first in range(start, stop, most):
+                yield places[first : min(first + most, stop)]
 
     def _lengths(self, texts: Many[str]) -> list[int]:
         limit = self._limit
@@ -214,3 +215,26 @@ def _fastembed() -> Any:
     runtime.disable_telemetry_events()
     runtime.set_default_logger_severity(3)
     return import_module("fastembed")
+
+
+def cheapest_cuts(lengths: Many[int]) -> list[tuple[int, int]]:
+    """Cut texts, the longest first, into runs that take the least time together: (start, stop) of each.
+
+    A run takes as long as its tokens with padding, and RUN more. Exact, over the different lengths there are.
+    """
+    ends = [at for at in range(1, len(lengths) + 1) if at == len(lengths) or lengths[at] != lengths[at - 1]]
+    starts = [0, *ends[:-1]] if ends else []
+    cost, cut = [0], [0]
+    for end in ends:
+        took, best = min(
+            (cost[before] + lengths[start] * (end - start) + RUN, before)
+            for before, start in enumerate(starts[: len(cost)])
+        )
+        cost.append(took)
+        cut.append(best)
+    runs: list[tuple[int, int]] = []
+    last = len(ends)
+    while last:
+        runs.append((starts[cut[last]], ends[last - 1]))
+        last = cut[last]
+    return runs[::-1]

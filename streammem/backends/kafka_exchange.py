@@ -58,6 +58,7 @@ class KafkaExchange:
         self._lock = asyncio.Lock()
         self._listening: asyncio.Task[None] | None = None
         self._waiting: dict[bytes, asyncio.Future[bytes]] = {}
+        self._seen: set[str] = set()
 
     async def stop(self) -> None:
         """Close the connections; nothing that was acknowledged is lost."""
@@ -75,8 +76,9 @@ class KafkaExchange:
     # ---- events
     async def produce(self, events: Iterable[Event], *, at_once: int = IN_FLIGHT) -> AsyncIterator[Produced]:
         """Send events to the input topics; tell now and then, and at the end, what is acknowledged so far."""
-        for topic in INPUTS.values():  # to send to a topic that is not there may create it
-            await partitions_of_topic(self._connection, named(self._prefix, topic), self._patience)
+        for short in INPUTS.keys() - self._seen:  # to send to a topic that is not there may create it
+            await partitions_of_topic(self._connection, named(self._prefix, INPUTS[short]), self._patience)
+            self._seen.add(short)
         producer = await self._started()
         flying: deque[tuple[str, asyncio.Future[Any]]] = deque()
         done = Produced(0, Awaited())

@@ -316,6 +316,8 @@ class MemoryStructure(StructureStore):
             _, mark = self._due.get(held.sequence, (0, None))
             if mark is not None and mark.generation == held.generation:
                 self._held[held.sequence] = until
+            else:
+                self._held.pop(held.sequence, None)
 
     async def settle(self, due: Many[Due]) -> list[Due]:
         gone: list[Due] = []

@@ -297,9 +297,13 @@ HOLD = Script(
     + """
 for i = 2, #ARGV, 2 do
   local mark = redis.call('HGET', KEYS[1], ARGV[i])
-  if mark and parts(mark) == ARGV[i + 1] then
+  local generation, since
+  if mark then generation, since = parts(mark) end
+  if generation == ARGV[i + 1] then
     redis.call('ZREM', KEYS[2], ARGV[i])
     redis.call('ZADD', KEYS[3], ARGV[1], ARGV[i])
+  elseif mark and redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
+    redis.call('ZADD', KEYS[2], since, ARGV[i])
   end
 end
 """

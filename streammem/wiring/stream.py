@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Self
@@ -104,7 +105,7 @@ class Streaming:
         """The embedding model, loaded on first use."""
         async with self._opening:
             if self._embedder is None:
-                self._embedder = await asyncio.to_thread(self._make_embedder, self.settings)
+                self._embedder = await asyncio.to_thread(self._make_embedder, _sharing(self.settings))
             return self._embedder
 
     async def index(self, *, rebuild: bool = False) -> VectorIndex:
@@ -173,6 +174,14 @@ class Streaming:
 
 
 _MEND = "set it back, or run `streammem rebuild --distributed` to build it anew from its log"
+
+
+def _sharing(settings: Settings) -> Settings:
+    """One core is left to the others: on a full machine the model's threads wait for each other, and spin meanwhile."""
+    if settings.embedding.threads is not None:
+        return settings
+    threads = max(1, (os.cpu_count() or 1) - 1)
+    return settings.model_copy(update={"embedding": settings.embedding.model_copy(update={"threads": threads})})
 
 
 def open_streaming(settings: Settings, *, embedder: Callable[[Settings], Embedder] | None = None) -> Streaming:

@@ -51,8 +51,9 @@ def idle_app_of(role: str, work: Callable[[], Awaitable[None]], settings: Settin
 
 def _taking(topic: Topic, duty: Duty, settings: Settings) -> Any:
     async def take(stream: Any) -> AsyncIterator[None]:
-        size = settings.worker.pool if duty.pulse.role == "index" else settings.worker.batch
-        within = settings.worker.within
+        size, within = settings.worker.batch, settings.worker.within
+        if duty.pulse.role == "index":  # embedding is slow: what arrives meanwhile makes the next batch
+            size, within = settings.worker.pool, within / 4
         async for events in stream.noack_take(size, within=within):
             await duty.do([_received(event.message, topic) for event in events])
             for event in events:

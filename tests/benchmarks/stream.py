@@ -87,7 +87,9 @@ def say(name: str, figure: str) -> None:
 async def _measure(part: str, folder: Path, place: Path, options: argparse.Namespace) -> None:
     kafka = kafka_server.serve(place / "kafka", restartable=True)
     redis = redis_server.RedisServer(place / "redis", "--appendonly", "yes")
-    stream = Stream(kafka.bootstrap, redis.url, place, f"{part}.", forest={"k": 16})
+    usual = Settings().worker
+    worker = {"session": usual.session, "round": usual.round} if part == "fresh" else {}
+    stream = Stream(kafka.bootstrap, redis.url, place, f"{part}.", forest={"k": 16}, worker=worker)
     try:
         if part == "chaos":
             await _chaos(Storm(stream, kafka, redis, seed=options.seed), options)

@@ -6,14 +6,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streammem.backends import models
-from streammem.backends.fastembed import FastembedEmbedder
+from streammem.backends.fastembed import RUN, FastembedEmbedder, cheapest_cuts
 from streammem.errors import ModelError
 from streammem.ports import Embedder
 from streammem.settings import EmbeddingSettings
@@ -100,6 +103,19 @@ def test_texts_are_cut_at_the_limit(model: FastembedEmbedder) -> None:
     np.testing.assert_array_equal(vectors[2], model.encode(["short"])[0])
 
 
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 40), max_size=9).map(lambda lengths: sorted(lengths, reverse=True)))
+def test_texts_are_cut_into_the_runs_that_take_least_together(lengths: list[int]) -> None:
+    def cost(runs: Sequence[tuple[int, int]]) -> int:
+        return sum(lengths[start] * (stop - start) + RUN for start, stop in runs)
+
+    cuts = cheapest_cuts(lengths)
+    assert [at for start, stop in cuts for at in range(start, stop)] == list(range(len(lengths)))
+    inner = range(1, len(lengths))
+    every = [sorted({0, len(lengths), *some}) for n in range(len(lengths)) for some in combinations(inner, n)]
+    assert cost(cuts) == min((cost(list(pairwise(edges))) for edges in every), default=0)
+
+
 @pytest.mark.model
 def test_batches_stay_within_the_budget_and_hold_every_text_once(model: FastembedEmbedder) -> None:
     small = FastembedEmbedder(EmbeddingSettings(batch_tokens=300, threads=1))
@@ -122,7 +138,7 @@ QUIET = """
 import socket, sys
 def refuse(*_): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
-from streammem.backends.fastembed import FastembedEmbedder
+from streammem.backends.fastembed import RUN, FastembedEmbedder, cheapest_cuts
 from streammem.settings import EmbeddingSettings
 embedder = FastembedEmbedder(EmbeddingSettings())
 assert (embedder.name, embedder.dimensions) == ("minilm-l6-int8", 384)

@@ -384,6 +384,15 @@ async def test_what_rests_is_given_to_nobody_until_then_unless_it_is_marked_mean
     assert named(await store.due(9, 200)) == [GENERAL, ANN, DOC]
 
 
+async def test_a_mark_that_comes_while_its_sequence_is_held_is_free_when_the_holder_lets_it_rest(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)])
+    read = await store.due(9, 100, 60)
+    await store.mark_due([(ANN, A)])
+    await store.hold(read, 102)
+    assert named(await store.due(9, 101)) == [ANN]
+    assert named(await store.due(9, 102)) == [GENERAL, ANN]
+
+
 async def test_resting_may_be_longer_or_shorter_than_the_lease(store):
     await store.mark_due([(GENERAL, B), (ANN, B)])
     (one, other) = await store.due(9, 100, 10)

@@ -87,7 +87,7 @@ class Stream:
             kafka={"bootstrap": bootstrap, "prefix": prefix, "partitions": 4},
             redis={"url": redis_url, "prefix": prefix.rstrip(".")},
             vectors={"path": folder / "vectors"},
-            worker={"session": 3.0, **settings.pop("worker", {})},
+            worker={"session": 3.0, "round": 0.5, **settings.pop("worker", {})},
             **{"forest": {"k": 4}, **settings},
         )
         self.workers: list[Worker] = []
