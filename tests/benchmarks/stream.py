@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import sys
 import tempfile
@@ -52,6 +53,7 @@ Figures = tuple[float, float, float]
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     options = _options(arguments)
     folder = _data(os.environ.get("STREAMMEM_BENCH", ""))
     if folder is None:

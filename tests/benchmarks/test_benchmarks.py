@@ -8,20 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
-def run(*options: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *options: str, folder: Path | None = None, module: str = "tests.benchmarks"
+) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "STREAMMEM_BENCH"}
     if folder is not None:
         environment["STREAMMEM_BENCH"] = str(folder)
-    command = [sys.executable, "-m", "tests.benchmarks", *options]
+    command = [sys.executable, "-m", module, *options]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_without_data_it_says_so_and_all_is_well(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["tests.benchmarks", "tests.benchmarks.stream"])
+def test_without_data_it_says_so_and_all_is_well(module: str, tmp_path: Path) -> None:
     for folder in (None, tmp_path / "absent"):
-        done = run(folder=folder)
+        done = run(folder=folder, module=module)
         assert (done.returncode, done.stdout.count("\n")) == (0, 1)
         assert "STREAMMEM_BENCH" in done.stdout
 

@@ -41,14 +41,18 @@ class Outcome(msgspec.Struct):
 class Storm:
     """Produces events while it kills workers and restarts servers, all by one seed."""
 
-    def __init__(self, stream: Stream, kafka: KafkaServer, redis: RedisServer, *, seed: int, fault: str = "") -> None:
+    def __init__(self, stream: Stream, kafka: KafkaServer, redis: RedisServer, *, seed: int) -> None:
         self.stream, self.kafka, self.redis = stream, kafka, redis
         self.chance = random.Random(seed)
         self.kills = self._messages = 0
         self.restarts = {"kafka": 0, "redis": 0}
         self._seed, self._turn = seed, 0
-        self._fault = ("--fault", fault) if fault else ()
+        self._fault: tuple[str, ...] = ()
         self._told: Callable[[str], None] = lambda _: None
+
+    def plant(self, fault: str) -> None:
+        """Every worker is to have this fault."""
+        self._fault = ("--fault", fault)
 
     async def blow(self, messages: int, kills: int, *, told: Callable[[str], None] | None = None) -> Outcome:
         """Send so many messages and all that happens to them; kill at least so often meanwhile; then settle."""

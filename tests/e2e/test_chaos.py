@@ -45,7 +45,7 @@ async def test_after_kills_and_restarts_the_stream_is_the_embedded_memory(storm:
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 async def test_a_planted_fault_is_caught(storm: Storm, fault: str) -> None:
-    storm._fault = ("--fault", fault)
+    storm.plant(fault)
     try:
         outcome = await storm.blow(300, kills=0)
     except NotSettledError:
