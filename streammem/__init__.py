@@ -7,10 +7,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from streammem.client import StreamMemory, connect
     from streammem.memory import Memory, open_memory
-    from streammem.records import Answer, Evidence, MessageEvent
+    from streammem.records import Answer, ChannelRef, Evidence, MessageEvent, Sender
 
-__all__ = ["Answer", "Evidence", "Memory", "MessageEvent", "StreamMemory", "connect", "open_memory"]
+__all__ = [
+    "Answer",
+    "ChannelRef",
+    "Evidence",
+    "Memory",
+    "MessageEvent",
+    "Sender",
+    "StreamMemory",
+    "connect",
+    "open_memory",
+]
 __version__ = "0.1.0"
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

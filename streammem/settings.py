@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from streammem.core.numbers import Forest, Retrieval, Summarizing
@@ -35,7 +35,9 @@ class KafkaSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    bootstrap: str = Field("127.0.0.1:9092", description="Brokers, HOST:PORT,...")
+    bootstrap: str = Field(
+        "127.0.0.1:9092", pattern=r"^[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*$", description="Brokers, HOST:PORT,..."
+    )
     prefix: str = Field("", pattern=r"^[a-zA-Z0-9._-]*$", description="Before the name of every topic and group.")
     partitions: int = Field(
         6, ge=1, le=1000, description="Of topics that are created: the most processes a role can use."
@@ -70,8 +72,15 @@ class VectorSettings(BaseModel):
     api_key: SecretStr | None = None
     prefix: str = Field("streammem", pattern=r"^[a-zA-Z0-9._-]+$", description="Before the name of every collection.")
     path: Path = Field(
-        Path("vectors"), description="A directory for the index inside the process that indexes and answers."
+        Path("~/.local/share/streammem/vectors"),
+        validate_default=True,
+        description="A directory for the index inside the process that indexes and answers.",
     )
+
+    @field_validator("path")
+    @classmethod
+    def _at_home(cls, path: Path) -> Path:
+        return path.expanduser()
 
 
 class WorkerSettings(BaseModel):

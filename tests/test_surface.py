@@ -22,9 +22,11 @@ CLIENTS = (
 def test_the_public_names_are_these() -> None:
     assert streammem.__all__ == [
         "Answer",
+        "ChannelRef",
         "Evidence",
         "Memory",
         "MessageEvent",
+        "Sender",
         "StreamMemory",
         "connect",
         "open_memory",

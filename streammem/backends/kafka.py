@@ -35,7 +35,7 @@ try:
     from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
     from aiokafka.conn import create_conn
 except ModuleNotFoundError as error:
-    raise MissingExtraError("aiokafka", "kafka") from error
+    raise MissingExtraError("aiokafka", "stream") from error
 
 __all__ = [
     "PATIENCE",

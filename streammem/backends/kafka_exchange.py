@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from collections.abc import Sequence as Many
@@ -35,6 +36,8 @@ IN_FLIGHT = 2000
 
 INPUTS = {topic.short: topic for topic in (MESSAGES, DIRECTORY)}
 CORRELATION = "correlation-id"
+DONE = "done-with"
+"""The reason of a letter that says of another (`detail` names it) that it is done with."""
 
 _answer = msgspec.json.Decoder(Answer).decode
 _letter = msgspec.json.Decoder(DeadLetter).decode
@@ -177,10 +180,30 @@ class KafkaExchange:
         await asyncio.gather(*(self.send(DEAD_LETTERS, letter.key, msgspec.json.encode(letter)) for letter in letters))
 
     async def letters(self) -> AsyncIterator[tuple[str, DeadLetter]]:
-        """Every dead letter that is kept, with its name (PARTITION:OFFSET), partition by partition."""
+        """Every dead letter that is kept and not done with, with its name (PARTITION:OFFSET), by partition."""
+        found: dict[str, DeadLetter] = {}
+        done: set[str] = set()
         async for record in self._all(DEAD_LETTERS):
             if record.value is not None:
-                yield f"{record.partition}:{record.offset}", _read(record, record.value)
+                letter = _read(record, record.value)
+                if letter.reason == DONE:
+                    done.add(letter.detail)
+                else:
+                    found[f"{record.partition}:{record.offset}"] = letter
+        for name, letter in found.items():
+            if name not in done:
+                yield name, letter
+
+    async def close(self, names: Iterable[str]) -> None:
+        """Say of dead letters that they are done with: they are not told of any more."""
+        at = time.time_ns() // 1000
+        topic = DEAD_LETTERS.name
+        await self.bury(
+            [
+                DeadLetter(role="operator", reason=DONE, detail=name, topic=topic, partition=0, offset=0, at=at)
+                for name in names
+            ]
+        )
 
     async def original(self, letter: DeadLetter) -> Received | None:
         """The record that a dead letter is of, as long as its topic keeps it."""

@@ -54,7 +54,7 @@ FORMAT = 1
 SHELVES = 64
 """The cache is spread over so many keys: it is the one part that grows without end and has no other name."""
 
-KEPT = ("card", "beats")
+KEPT = ("card", "vectors", "beats")
 """What `clear` leaves alone, beside the cache and the generations of facts."""
 
 PAGE = 1000
@@ -226,15 +226,15 @@ class RedisStructure(StructureStore):
         """Closing twice is no fault."""
         await self._redis.close()
 
-    async def describe(self, card: bytes) -> bytes:
-        """Give the memory a card if it has none, and return the one that it has."""
-        key = self._key("", "card")
+    async def describe(self, card: bytes, name: str = "card") -> bytes:
+        """Give the memory a card if it has none (or `vectors`, the name of its index), and return the one it has."""
+        key = self._key("", name)
         _, standing = await self._redis.run([("SET", key, card, "NX"), ("GET", key)])
         return bytes(standing)
 
-    async def redescribe(self, card: bytes) -> None:
+    async def redescribe(self, card: bytes, name: str = "card") -> None:
         """Give the memory another card."""
-        await self._redis.run([("SET", self._key("", "card"), card)])
+        await self._redis.run([("SET", self._key("", name), card)])
 
     # ---- names
     def _key(self, tag: str, kind: str, rest: str = "") -> str:

@@ -18,7 +18,7 @@ try:
     from redis.asyncio.retry import Retry
     from redis.backoff import ConstantBackoff
 except ModuleNotFoundError as error:
-    raise MissingExtraError("redis", "redis") from error
+    raise MissingExtraError("redis", "stream") from error
 
 Command = tuple[Any, ...]
 

@@ -55,6 +55,29 @@ def show(
     return 0
 
 
+@app.command("dismiss")
+def dismiss(
+    names: Annotated[list[str], typer.Argument(metavar="PARTITION:OFFSET...", help="As `list` names them.")],
+) -> int:
+    """Say of dead letters that they are done with: they are not listed and not replayed any more."""
+    run(_dismiss(opening.settings(), names))
+    shown.put_counts("Dismissed", {"dead letters": len(names)})
+    return 0
+
+
+async def _dismiss(settings: Settings, names: list[str]) -> None:
+    from streammem.wiring import stream
+
+    exchange = stream.exchange(settings)
+    try:
+        known = {name async for name, _ in exchange.letters()}
+        if unknown := sorted(set(names) - known):
+            raise QueryError(f"there is no dead letter {unknown[0]!r}: `streammem dead-letters list` names them")
+        await exchange.close(names)
+    finally:
+        await exchange.stop()
+
+
 @app.command("replay")
 def replay(
     names: Annotated[
@@ -113,6 +136,7 @@ async def _replay(settings: Settings, names: set[str], reason: str | None, *, ev
         for name, letter in letters.items():
             if everything or name in names or (reason is not None and reason == letter.reason):
                 told["sent" if await _again(letter, exchange) else "gone"].append(name)
+        await exchange.close(told["sent"])
     finally:
         await exchange.stop()
     return told

@@ -64,6 +64,8 @@ def import_(
 ) -> int:
     """Import a chat export. Run it again at any time: it resumes, and what is there already is not added twice.
 
+    With --to kafka all of it is sent again; the memory that the workers keep is the same after it.
+
     What has been acknowledged on stderr is durable, whatever happens next. Records that cannot be used are counted
     by reason and shown with their place; the rest is kept.
 

@@ -40,6 +40,8 @@ def verify(memory: OptionalMemory = None, distributed: DistributedOption = False
             name: f"{sum_}{'' if sum_ == found.rebuilt[name] else '  DIFFERENT'}" for name, sum_ in found.stored.items()
         }
         shown.put_counts("Checksums", {**marks, "whole": found.checksum, "log entries": found.entries})
+        if not found.different:
+            shown.put_counts("The stores are what the log says.", {})
     if found.different:
         which = "--distributed" if memory is None else f"--memory {memory}"
         shown.say(

@@ -6,7 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Self
+from uuid import uuid4
 
 import msgspec
 
@@ -126,6 +128,7 @@ class Streaming:
                 discard(vectors.path / "index")
             edge = EdgeIndex(vectors.path / "index", model.name, model.dimensions)
             self._closing.callback(edge.close)
+            await self._check_directory(vectors.path, rebuild=rebuild)
             return edge
         from streammem.backends.qdrant_server import QdrantIndex  # noqa: PLC0415 - an extra that not all need
 
@@ -138,6 +141,17 @@ class Streaming:
             raise
         self._closing.push_async_callback(server.close)
         return server
+
+    async def _check_directory(self, path: Path, *, rebuild: bool) -> None:
+        """Refuse a directory that is not the one in which this memory's vectors are: it would seem to be empty."""
+        name = _identity(path)
+        if rebuild:
+            await self.structure.redescribe(name, "vectors")
+        elif await self.structure.describe(name, "vectors") != name:
+            raise MemoryFormatError(
+                f"{path} does not hold the vectors of this memory: set STREAMMEM_VECTORS__PATH to the directory that "
+                "does, or run `streammem rebuild --distributed` to index again"
+            )
 
     async def ping_vectors(self) -> None:
         """Raise what is wrong with the Qdrant server, if there is to be one."""
@@ -174,6 +188,14 @@ class Streaming:
 
 
 _MEND = "set it back, or run `streammem rebuild --distributed` to build it anew from its log"
+
+
+def _identity(path: Path) -> bytes:
+    """What names a directory of vectors among all that ever were."""
+    file = path / "id"
+    if not file.exists():
+        file.write_text(uuid4().hex)
+    return file.read_bytes()
 
 
 def _sharing(settings: Settings) -> Settings:

@@ -53,7 +53,6 @@ async def persist(work: Callable[[], Awaitable[T]], longest: float, told: Callab
             result = await work()
         except TransientError as error:
             told(str(error))
-            log.warning("trying again", because=str(error), attempt=attempt + 1)
             await asyncio.sleep(pause(attempt, longest, random.random()))  # noqa: S311 - spreads processes out
             attempt += 1
         else:
@@ -74,7 +73,11 @@ class Pulse:
         self._fresh: deque[tuple[float, float]] = deque(maxlen=SAMPLES)
 
     def wait(self, reason: str) -> None:
-        """Something is away; "" when it is back."""
+        """Something is away; "" when it is back. Told once each, not at every try."""
+        if reason and not self.waiting:
+            log.warning("waits", role=self.role, because=reason)
+        elif self.waiting and not reason:
+            log.info("goes on", role=self.role)
         self.waiting = reason
 
     def count(self, done: Done) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from collections.abc import Sequence as Many
+from pathlib import Path
 from typing import Any
 
 from streammem.backends.kafka import speaking
@@ -19,7 +21,7 @@ from streammem.workers.duty import Duty, persist
 try:
     import faust
 except ModuleNotFoundError as error:
-    raise MissingExtraError("faust-streaming", "kafka") from error
+    raise MissingExtraError("faust-streaming", "stream") from error
 
 IDLE = 10.0
 """Seconds between two looks at whether the store still has what this process did."""
@@ -94,6 +96,7 @@ def _app(role: str, settings: Settings) -> faust.App:
         consumer_max_fetch_size=4 * 2**20,
         producer_acks=-1,
         loghandlers=[],
+        datadir=Path(tempfile.gettempdir()) / "streammem-faust",  # made for tables, of which there are none
     )
 
 

@@ -80,13 +80,22 @@ async def _ready(role: str, parts: Streaming) -> None:
 
 
 async def _beat(pulses: Many[Pulse], parts: Streaming) -> None:
-    while True:
-        for pulse in pulses:
-            try:
-                await parts.beats.beat(pulse.beat(), SILENCE)
-            except TransientError as error:
-                log.debug("no sign of life", because=str(error))
-        await asyncio.sleep(BEAT)
+    """Give signs of life, and take them back at the end: a process that has stopped does not count as running."""
+    try:
+        while True:
+            await _say(pulses, parts, SILENCE)
+            await asyncio.sleep(BEAT)
+    finally:
+        async with asyncio.timeout(1.0):
+            await _say(pulses, parts, 0.001)
+
+
+async def _say(pulses: Many[Pulse], parts: Streaming, seconds: float) -> None:
+    for pulse in pulses:
+        try:
+            await parts.beats.beat(pulse.beat(), seconds)
+        except TransientError as error:
+            log.debug("no sign of life", because=str(error))
 
 
 # ------------------------------------------------------------------------------------------------------ the duties

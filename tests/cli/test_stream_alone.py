@@ -233,7 +233,7 @@ def test_sigterm_ends_a_worker_that_waits_with_status_0(set_: Set, kafka: str, k
     named = set_(kafka, f"redis://127.0.0.1:{free_port()}/0")
     create(kafka, kafka_prefix)
     worker = start(named, "structure", "index", "query")
-    worker.says("trying again", 6)
+    worker.says("waits", 3)
     assert worker.end(seconds=10.0) == 0
     assert '"event": "stopped"' in worker.lines[-1]
 
@@ -275,7 +275,7 @@ def test_a_worker_waits_for_a_kafka_that_is_away_when_it_starts_and_works_when_i
     assert cli("import", "slack-export", source, "--to", "kafka").status == 0
     own_kafka.stop()
     worker = start(named, "all")
-    worker.says("trying again", 8)
+    worker.says("waits", 5)
     assert worker.process.poll() is None
     own_kafka.start()
     worker.says('"event": "started"', len(ROLES))

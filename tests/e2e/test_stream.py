@@ -13,6 +13,7 @@ from streammem import open_memory
 from streammem.client import connect
 from streammem.connectors import Report, slack_export
 from streammem.core.numbers import Forest
+from streammem.errors import MemoryFormatError
 from streammem.records import Query
 from streammem.settings import Settings
 from streammem.workers.care import rebuilt, verified
@@ -100,6 +101,22 @@ async def test_a_rebuild_gives_the_same_memory_again(stream: Stream) -> None:
         assert (await parts.structure.counts())["messages"] == 0
         await rebuilt(parts)
     assert await of_stream(stream) == before == await of_embedded(events, stream.settings.forest.k)
+
+
+async def test_a_directory_without_this_memorys_vectors_is_refused_and_a_rebuild_takes_it(
+    stream: Stream, redis_url: str, tmp_path: Path
+) -> None:
+    async with stream.open() as parts:
+        await parts.index()
+    kafka = stream.settings.kafka
+    other = Stream(kafka.bootstrap, redis_url, tmp_path / "other", kafka.prefix)
+    async with other.open() as parts:
+        with pytest.raises(MemoryFormatError, match="STREAMMEM_VECTORS__PATH"):
+            await parts.index()
+    async with other.open() as parts:
+        await parts.index(rebuild=True)
+    async with other.open() as parts:
+        await parts.index()
 
 
 async def test_roles_notice_that_redis_has_forgotten_everything(stream: Stream) -> None:
