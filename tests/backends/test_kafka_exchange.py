@@ -182,7 +182,8 @@ async def test_a_broker_that_dies_under_way_ends_what_is_sent_and_read_and_the_s
     async with exchanging(own_kafka.bootstrap, kafka_prefix, patience=2.0) as exchange:
         detail = "x" * 2000  # more in each partition than one fetch brings
         letters = [msgspec.structs.replace(letter(n), key=str(n).encode(), detail=detail) for n in range(2000)]
-        await exchange.bury(letters)
+        for start in range(0, len(letters), 100):
+            await exchange.bury(letters[start : start + 100])
 
         def told() -> Iterable[Event]:
             yield said("1", "a")

@@ -492,7 +492,7 @@ def test_without_the_extra_its_name_is_said(monkeypatch):
     for name in ("redis_connection", "redis_keys", "redis_scripts", "redis", "redis_beats"):
         monkeypatch.delitem(sys.modules, f"streammem.backends.{name}")
     for name in ("redis", "redis_beats"):
-        with pytest.raises(MissingExtraError, match=r"pip install 'streammem\[redis\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'streammem\[stream\]'"):
             importlib.import_module(f"streammem.backends.{name}")
 
 
