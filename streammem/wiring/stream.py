@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from uuid import uuid4
 
 import msgspec
@@ -25,6 +25,9 @@ from streammem.errors import MemoryFormatError
 from streammem.ports import Embedder, StructureStore, VectorIndex
 from streammem.settings import KafkaSettings, Settings
 from streammem.wiring.embedded import fastembed, hold
+
+INDEX = "index"
+"""The folder of the index in the directory of the vectors, beside its lock."""
 
 FORMAT = 1
 """Of what the roles keep in the stores together. A break makes it 2."""
@@ -100,8 +103,10 @@ class Streaming:
             raise MemoryFormatError(f"{place} was built with another identifier rule table: {_MEND}")
 
     async def renew(self) -> None:
-        """Give the memory in Redis this process's card, when what was built by the old one is gone."""
+        """Give the memory in Redis this process's card and vectors, when what was built by the old ones is gone."""
         await self.structure.redescribe(msgspec.json.encode(self._card))
+        if self.settings.vectors.url is None:
+            await self.structure.redescribe(_identity(self.settings.vectors.path / INDEX), "vectors")
 
     async def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""
@@ -119,48 +124,49 @@ class Streaming:
             return self._index
 
     async def _open_index(self, model: Embedder, *, rebuild: bool) -> VectorIndex:
-        vectors = self.settings.vectors
-        if vectors.url is None:
-            vectors.path.mkdir(parents=True, exist_ok=True)
-            lock = hold(vectors.path, self.settings.wait)
-            self._closing.callback(lock.close)
-            if rebuild:
-                discard(vectors.path / "index")
-            edge = EdgeIndex(vectors.path / "index", model.name, model.dimensions)
-            self._closing.callback(edge.close)
-            await self._check_directory(vectors.path, rebuild=rebuild)
-            return edge
-        from streammem.backends.qdrant_server import QdrantIndex  # noqa: PLC0415 - an extra that not all need
+        """Open the index; what was opened for one that then fails is closed, as it will be tried again."""
+        async with AsyncExitStack() as opened:
+            if self.settings.vectors.url is None:
+                index = await self._open_directory(model, opened, rebuild=rebuild)
+            else:
+                index = self._server(self.settings.vectors.url, model.name, model.dimensions)
+                opened.push_async_callback(index.close)
+                await index.open(rebuild=rebuild)
+            self._closing.push_async_callback(opened.pop_all().aclose)
+        return index
 
-        key = vectors.api_key.get_secret_value() if vectors.api_key else None
-        server = QdrantIndex(vectors.url, model.name, model.dimensions, prefix=vectors.prefix, api_key=key)
-        try:
-            await server.open(rebuild=rebuild)
-        except BaseException:
-            await server.close()  # it will be tried again, with a new one
-            raise
-        self._closing.push_async_callback(server.close)
-        return server
-
-    async def _check_directory(self, path: Path, *, rebuild: bool) -> None:
-        """Refuse a directory that is not the one in which this memory's vectors are: it would seem to be empty."""
-        name = _identity(path)
+    async def _open_directory(self, model: Embedder, opened: AsyncExitStack, *, rebuild: bool) -> VectorIndex:
+        path = self.settings.vectors.path
+        path.mkdir(parents=True, exist_ok=True)
+        opened.callback(hold(path, self.settings.wait).close)
         if rebuild:
-            await self.structure.redescribe(name, "vectors")
-        elif await self.structure.describe(name, "vectors") != name:
+            discard(path / INDEX)  # and its id: until `renew`, nobody takes the new one for the memory's
+        else:
+            await self._check_directory(path)
+        edge = EdgeIndex(path / INDEX, model.name, model.dimensions)
+        opened.callback(edge.close)
+        return edge
+
+    async def _check_directory(self, path: Path) -> None:
+        """Refuse a directory that is not the one in which this memory's vectors are: it would seem to be empty."""
+        name = _identity(path / INDEX)
+        if await self.structure.describe(name, "vectors") != name:
             raise MemoryFormatError(
                 f"{path} does not hold the vectors of this memory: set STREAMMEM_VECTORS__PATH to the directory that "
                 "does, or run `streammem rebuild --distributed` to index again"
             )
 
+    def _server(self, url: str, model: str, dimensions: int) -> Any:
+        from streammem.backends.qdrant_server import QdrantIndex  # noqa: PLC0415 - an extra that not all need
+
+        vectors = self.settings.vectors
+        key = vectors.api_key.get_secret_value() if vectors.api_key else None
+        return QdrantIndex(url, model, dimensions, prefix=vectors.prefix, api_key=key)
+
     async def ping_vectors(self) -> None:
         """Raise what is wrong with the Qdrant server, if there is to be one."""
-        vectors = self.settings.vectors
-        if vectors.url is not None:
-            from streammem.backends.qdrant_server import QdrantIndex  # noqa: PLC0415 - an extra that not all need
-
-            key = vectors.api_key.get_secret_value() if vectors.api_key else None
-            server = QdrantIndex(vectors.url, "", 1, prefix=vectors.prefix, api_key=key)
+        if self.settings.vectors.url is not None:
+            server = self._server(self.settings.vectors.url, "", 1)
             try:
                 await server.check_server()
             finally:
@@ -194,6 +200,7 @@ def _identity(path: Path) -> bytes:
     """What names a directory of vectors among all that ever were."""
     file = path / "id"
     if not file.exists():
+        path.mkdir(parents=True, exist_ok=True)
         file.write_text(uuid4().hex)
     return file.read_bytes()
 

@@ -13,13 +13,14 @@ from streammem import open_memory
 from streammem.client import connect
 from streammem.connectors import Report, slack_export
 from streammem.core.numbers import Forest
-from streammem.errors import MemoryFormatError
+from streammem.errors import MemoryFormatError, TransientError
 from streammem.records import Query
 from streammem.settings import Settings
 from streammem.workers.care import rebuilt, verified
 from streammem.workers.status import standing
 from tests.e2e.stream import Stream, of_embedded, of_stream, running
 from tests.embedding import HashingEmbedder
+from tests.servers.redis_server import RedisServer
 from tests.stories import edited, public, said
 
 SAMPLE = Path(__file__).parents[2] / "streammem" / "samples"
@@ -113,10 +114,29 @@ async def test_a_directory_without_this_memorys_vectors_is_refused_and_a_rebuild
     async with other.open() as parts:
         with pytest.raises(MemoryFormatError, match="STREAMMEM_VECTORS__PATH"):
             await parts.index()
-    async with other.open() as parts:
-        await parts.index(rebuild=True)
-    async with other.open() as parts:
-        await parts.index()
+    for finished in (False, True):
+        async with other.open() as parts:
+            await parts.index(rebuild=True)
+            if finished:
+                await parts.renew()
+        async with other.open() as parts:
+            if finished:
+                await parts.index()
+            else:
+                with pytest.raises(MemoryFormatError, match="rebuild --distributed"):
+                    await parts.index()
+
+
+async def test_an_index_that_could_not_be_opened_while_redis_was_away_is_opened_later(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with Stream("127.0.0.1:9", own_redis.url, tmp_path, "away.").open() as parts:
+        own_redis.stop()
+        for _ in range(2):
+            with pytest.raises(TransientError):
+                await parts.index()
+        own_redis.start()
+        assert await (await parts.index()).counts() == {"message points": 0, "node points": 0}
 
 
 async def test_roles_notice_that_redis_has_forgotten_everything(stream: Stream) -> None:
