@@ -51,22 +51,8 @@ def _named(url: str, settings: configuration.Settings) -> configuration.Settings
     return settings.model_copy(update={"kafka": settings.kafka.model_copy(update=said)})
 
 
-class StreamMemory:
-    """A connection to a memory. Safe to use from many tasks of one event loop."""
-
-    def __init__(self, exchange: KafkaExchange, seconds: float) -> None:
-        self._exchange, self._seconds = exchange, seconds
-
-    async def append(self, events: Iterable[Event]) -> Awaited:
-        """Send events; return, once Kafka has them, what to `wait_for` so that a question finds them.
-
-        Raises RejectedError, before anything is sent, for an event that the memory would refuse.
-        """
-        usable = [canonical.normalise(event) for event in events]
-        sent = Awaited()
-        async for done in self._exchange.produce(usable):
-            sent = done.awaited
-        return sent
+class Questions:
+    """What can be asked of a memory, in words; how a query record is answered is the facade's own."""
 
     async def query(
         self,
@@ -84,9 +70,10 @@ class StreamMemory:
         exclude: Iterable[str] = (),
         wait_for: Awaited | str | None = None,
     ) -> Answer:
-        """Answer a question, as `Memory.query` does; with `wait_for` not before that can be found.
+        """Answer a question with verbatim evidence. Users and channels are given by id or by name, times in µs.
 
-        Raises QueryError when the answer says why there is none, TransientError when none comes.
+        Without `asker` only public channels are searched; `everything` lifts the filter. With `wait_for` it is not
+        answered before that can be found. Raises QueryError for a user, channel or workspace that is not known.
         """
         return await self.ask(
             Query(
@@ -104,6 +91,31 @@ class StreamMemory:
                 wait_for=positions.parse(wait_for) if isinstance(wait_for, str) else wait_for,
             )
         )
+
+    async def ask(self, query: Query) -> Answer:
+        """Answer a query record."""
+        raise NotImplementedError
+
+
+class StreamMemory(Questions):
+    """A connection to a memory. Safe to use from many tasks of one event loop.
+
+    A question raises QueryError when its answer says why there is none, TransientError when none comes.
+    """
+
+    def __init__(self, exchange: KafkaExchange, seconds: float) -> None:
+        self._exchange, self._seconds = exchange, seconds
+
+    async def append(self, events: Iterable[Event]) -> Awaited:
+        """Send events; return, once Kafka has them, what to `wait_for` so that a question finds them.
+
+        Raises RejectedError, before anything is sent, for an event that the memory would refuse.
+        """
+        usable = [canonical.normalise(event) for event in events]
+        sent = Awaited()
+        async for done in self._exchange.produce(usable):
+            sent = done.awaited
+        return sent
 
     async def ask(self, query: Query) -> Answer:
         """Answer a query record."""

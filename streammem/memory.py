@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streammem import settings as configuration
-from streammem.client import SCHEME
+from streammem.client import SCHEME, Questions
 from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError, SettingsError
@@ -64,7 +64,7 @@ async def open_memory(
         parts.close()
 
 
-class Memory:
+class Memory(Questions):
     """An open memory. Safe to use from many tasks of one event loop."""
 
     def __init__(self, parts: embedded.Embedded) -> None:
@@ -130,42 +130,6 @@ class Memory:
                 progress("index", len(entries))
 
     # ------------------------------------------------------------------------------------------------ reading
-
-    async def query(
-        self,
-        text: str,
-        *,
-        asker: str | None = None,
-        workspace: str | None = None,
-        everything: bool = False,
-        as_of: int | None = None,
-        channels: Iterable[str] = (),
-        since: int | None = None,
-        until: int | None = None,
-        limit: int | None = None,
-        budget: int | None = None,
-        exclude: Iterable[str] = (),
-    ) -> Answer:
-        """Answer a question with verbatim evidence. Users and channels are given by id or by name, times in µs.
-
-        Without `asker` only public channels are searched; `everything` lifts the filter. Raises QueryError for a
-        user, channel or workspace that is not known.
-        """
-        return await self.ask(
-            Query(
-                text=text,
-                workspace=workspace or "",
-                asker=asker,
-                everything=everything,
-                as_of=as_of,
-                channels=tuple(channels),
-                since=since,
-                until=until,
-                limit=limit,
-                budget=budget,
-                exclude=tuple(exclude),
-            )
-        )
 
     async def ask(self, query: Query) -> Answer:
         """Answer a query record."""

@@ -27,14 +27,14 @@ from streammem.backends.kafka import (
 )
 from streammem.core import positions
 from streammem.core.events import encode
-from streammem.core.topics import ANSWERS, DEAD_LETTERS, DIRECTORY, MESSAGES, QUERIES, Topic, input_of, named
+from streammem.core.topics import ANSWERS, DEAD_LETTERS, MESSAGES, QUERIES, READS, Topic, input_of, named
 from streammem.errors import MemoryFormatError, QueryError, TransientError
 from streammem.records import Answer, Awaited, DeadLetter, Event, Position, Query, Received
 
 IN_FLIGHT = 2000
 """Records sent and not yet acknowledged: bounds memory, and what is sent twice after an interruption."""
 
-INPUTS = {topic.short: topic for topic in (MESSAGES, DIRECTORY)}
+INPUTS = {topic.short: topic for topic in READS["ingest"]}
 CORRELATION = "correlation-id"
 DONE = "done-with"
 """The reason of a letter that says of another (`detail` names it) that it is done with."""
@@ -221,7 +221,7 @@ class KafkaExchange:
                 consumer.seek(part, letter.offset)
                 async with asyncio.timeout(self._patience):
                     record = await consumer.getone(part)
-                return _received(record, topic) if record.offset == letter.offset else None
+                return received(record, topic) if record.offset == letter.offset else None
 
     async def send(
         self, topic: Topic, key: bytes | None, value: bytes | None, headers: Many[tuple[str, bytes]] = ()
@@ -276,7 +276,7 @@ class KafkaExchange:
                     while records := await self._next(consumer, part, ends[part]):
                         for record in records:
                             if record.offset < ends[part]:
-                                yield _received(record, topic)
+                                yield received(record, topic)
 
     async def _next(self, consumer: Any, part: Any, end: int) -> Many[Any]:
         """The next records of a partition, none at this end. Raises TimeoutError when none come before it."""
@@ -330,7 +330,8 @@ def _read(record: Received, value: bytes) -> DeadLetter:
         )
 
 
-def _received(record: Any, topic: Topic) -> Received:
+def received(record: Any, topic: Topic) -> Received:
+    """A record of aiokafka's as ours."""
     return Received(
         topic=topic.name,
         partition=record.partition,

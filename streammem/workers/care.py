@@ -12,6 +12,7 @@ from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.verify import Verified, replay, verify
 from streammem.memory import Progress
+from streammem.records import Position
 from streammem.wiring.stream import Streaming
 
 TRIES = 3
@@ -27,7 +28,7 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
     told = (lambda n: progress("replay", n)) if progress else None
     for left in reversed(range(TRIES)):
         end = await parts.log.end()
-        await _structured(parts, seconds)
+        await _structured(parts, end, seconds)
         found = await verify(
             parts.log,
             parts.structure,
@@ -42,8 +43,7 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
     return found
 
 
-async def _structured(parts: Streaming, seconds: float) -> None:
-    end = await parts.log.end()
+async def _structured(parts: Streaming, end: Position, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not positions.covers(applied := await parts.structure.applied(STRUCTURED), end):

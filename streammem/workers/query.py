@@ -23,6 +23,7 @@ from streammem.backends.kafka import (
     kafka_errors,
     speaking,
 )
+from streammem.backends.kafka_exchange import received
 from streammem.core.topics import ANSWERS, QUERIES, group_of, named
 from streammem.errors import QueryError, RejectedError, StreammemError
 from streammem.flows.asking import Counter, findable
@@ -143,7 +144,7 @@ class Clerk:
             for record in records:
                 pending[record.offset] = False
                 await self._room.acquire()
-                task = asyncio.create_task(self._work(received(record), pending))
+                task = asyncio.create_task(self._work(received(record, QUERIES), pending))
                 self._tasks.add(task)
                 task.add_done_callback(self._done)
 
@@ -269,16 +270,3 @@ class _Handover(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """What is now ours is read from where it was acknowledged."""
-
-
-def received(record: Any) -> Received:
-    """A record of the queries topic."""
-    return Received(
-        topic=QUERIES.name,
-        partition=record.partition,
-        offset=record.offset,
-        at=record.timestamp * 1000,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers or ()),
-    )
