@@ -55,6 +55,14 @@ class LogWriter(Protocol):
         """Append (key, event) pairs whose key is new, in order; return only when they are durable."""
 
 
+    async def erase(self, entries: Many[LogEntry]) -> None:
+        """Take entries out for good (design §4, Erasure): nobody who reads from now on is given them.
+
+        Kafka writes a null value under each key and drops the records at the next compaction. Doing it again changes
+        nothing.
+        """
+
+
 class LogReader(Protocol):
     """Reads the log, each partition in order of position."""
 
@@ -108,6 +116,34 @@ class StructureStore(Protocol):
 
     async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         """Hide summaries over these leaves until they are renewed: the sequence's serial + 1 for each."""
+
+    # ---- erasure (design §4): the only way that anything leaves. Each may be repeated.
+    async def forbid(self, marks: Many[str]) -> None:
+        """Keep these erasure marks (core.erasure) for ever, `clear` included."""
+
+    async def forbidden(self, marks: Iterable[str]) -> set[str]:
+        """Which of these marks are kept."""
+
+    async def withdraw(self, leaves: Many[tuple[Sequence, str]]) -> None:
+        """Take messages (by uid) out of sequences, and each sequence out of the message's placements.
+
+        A sequence that has no leaf left is no more: `sequences` does not name it.
+        """
+
+    async def unlink(self, answers: Many[tuple[str, str]]) -> None:
+        """For each (target, uid): the message answers the target no more."""
+
+    async def strike(self, uids: Many[str]) -> None:
+        """Forget all versions, placements and reactions of these messages."""
+
+    async def unlearn(self, workspace: str, user: str) -> None:
+        """Forget every fact that names a user, and every reaction of it.
+
+        The user itself, its attributes, memberships, ties of either side, and groups that it is a member of.
+        """
+
+    async def uncache(self, uids: Many[str]) -> None:
+        """Drop the cached texts that name one of these messages."""
 
     # ---- reading the forests
     async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:
@@ -188,13 +224,22 @@ class StructureStore(Protocol):
         """Record progress in these partitions: in each the greater stands. Call it last, after the effects."""
 
     def everything(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Canonical (name, content) rows of registers, sequences, answers and facts, in any order: for checksums."""
+        """Canonical (name, content) rows of registers, sequences, answers, facts and erasure marks, in any order.
+
+        For checksums and searches.
+        """
+
+    def generated(self) -> AsyncIterator[tuple[str, bytes]]:
+        """Every stored summary ("summary") and cached text ("cached") as bytes that hold its texts and uids as UTF-8.
+
+        In any order: for searches.
+        """
 
     async def counts(self) -> dict[str, int]:
         """Numbers for `stats`: messages, versions, leaves, sequences by view, answers, facts, due, summaries…"""
 
     async def clear(self) -> None:
-        """Forget everything except the cache: before a rebuild."""
+        """Forget everything except the cache and the erasure marks: before a rebuild."""
 
 
 class Beats(Protocol):
@@ -284,6 +329,12 @@ class VectorIndex(Protocol):
 
     async def lower(self, untils: Mapping[str, int]) -> None:
         """Lower the `until` of versions, by Version.key; never raises one; unknown keys are ignored."""
+
+    async def erase(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> None:
+        """Remove the points of these messages and of every message of these users."""
+
+    async def traces(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> int:
+        """How many points there are of these messages and users."""
 
     async def known(self, keys: Many[str]) -> set[str]:
         """Which of these Version.keys have a point."""

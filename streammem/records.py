@@ -73,6 +73,14 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str | None = None
 
 
+class Forwarded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message passed on: the original's id and channel where the source tells them, and its words."""
+
+    id: str | None = None
+    channel: str | None = None
+    text: str | None = None
+
+
 class Ingest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an event came here. Never part of its identity."""
 
@@ -83,7 +91,10 @@ class Ingest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MessageEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="message"):
-    """One version of a message (`upsert`, always the whole state) or its deletion (`delete`)."""
+    """One version of a message (`upsert`, always the whole state) or its deletion (`delete`).
+
+    `topic` is a conversation's name inside its channel (Zulip), `participants` are the ids of who was in a call.
+    """
 
     schema_version: str = "1.0"
     op: Literal["upsert", "delete"] = "upsert"
@@ -110,6 +121,9 @@ class MessageEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     links: tuple[Link, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     permalink: str | None = None
+    topic: str | None = None
+    forwarded: Forwarded | None = None
+    participants: tuple[str, ...] = ()
     ingest: Ingest | None = None
 
 
@@ -180,8 +194,79 @@ class MembershipEvent(
     ingest: Ingest | None = None
 
 
-DirectoryEvent = UserEvent | ChannelEvent | MembershipEvent
-Event = MessageEvent | ReactionEvent | UserEvent | ChannelEvent | MembershipEvent
+class GroupEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="group"):
+    """The full state of a user group (Slack's subteams, Teams' tags) as the source knew it at `version`."""
+
+    schema_version: str = "1.0"
+    workspace: Text
+    id: Text
+    version: Token = "0"
+    present: bool = True
+    name: str | None = None
+    aliases: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
+    ingest: Ingest | None = None
+
+
+class AttributeEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="attribute"):
+    """One attribute of a user or channel, for sources that tell a change and not the whole state (a rename).
+
+    It stands over the full state of a lower version (core.directory).
+    """
+
+    schema_version: str = "1.0"
+    workspace: Text
+    entity: Literal["user", "channel"]
+    id: Text
+    attribute: Literal["name", "type", "topic", "title"]
+    value: str
+    version: Token = "0"
+    present: bool = True
+    ingest: Ingest | None = None
+
+
+class TieEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="tie"):
+    """Two ids are one: a person's in two products, a channel's before and after its id changed.
+
+    One fact for each pair; absence wins a tie of versions. Of two ids of a channel, `id` is the one in use.
+    """
+
+    schema_version: str = "1.0"
+    workspace: Text
+    entity: Literal["user", "channel"]
+    id: Text
+    same_as: Text
+    version: Token = "0"
+    present: bool = True
+    ingest: Ingest | None = None
+
+
+class ErasureEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event", tag="erasure"):
+    """A permanent marker: this message, or everything of this user, is forgotten and never taken in again (design §4).
+
+    Holds ids only. A message is named by `channel` and `id`, a user by `id` alone.
+    """
+
+    schema_version: str = "1.0"
+    workspace: Text
+    entity: Literal["message", "user"]
+    id: Text
+    channel: str = ""
+    ingest: Ingest | None = None
+
+
+DirectoryEvent = UserEvent | ChannelEvent | MembershipEvent | GroupEvent | AttributeEvent | TieEvent
+Event = (
+    MessageEvent
+    | ReactionEvent
+    | UserEvent
+    | ChannelEvent
+    | MembershipEvent
+    | GroupEvent
+    | AttributeEvent
+    | TieEvent
+    | ErasureEvent
+)
 
 
 Position = dict[int, int]

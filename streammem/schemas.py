@@ -15,7 +15,19 @@ from typing import Any
 
 import msgspec
 
-from streammem.records import Answer, ChannelEvent, MembershipEvent, MessageEvent, Query, ReactionEvent, UserEvent
+from streammem.records import (
+    Answer,
+    AttributeEvent,
+    ChannelEvent,
+    ErasureEvent,
+    GroupEvent,
+    MembershipEvent,
+    MessageEvent,
+    Query,
+    ReactionEvent,
+    TieEvent,
+    UserEvent,
+)
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -27,6 +39,10 @@ RECORDS: Mapping[str, type[msgspec.Struct]] = MappingProxyType(
         "user": UserEvent,
         "channel": ChannelEvent,
         "membership": MembershipEvent,
+        "group": GroupEvent,
+        "attribute": AttributeEvent,
+        "tie": TieEvent,
+        "erasure": ErasureEvent,
         "query": Query,
         "answer": Answer,
     }

@@ -112,7 +112,9 @@ class Source:
 
     def events(self) -> Iterator[Event]:
         """Draw the events; the first one raises SourceError when the source cannot be read at all."""
-        return self._read(self.path, self.report, workspace=self._workspace)
+        from streammem.connectors import Given
+
+        return self._read(self.path, self.report, Given(workspace=self._workspace))
 
 
 async def _import(source: Source, account: Account, path: Path, settings: Settings) -> None:

@@ -1,4 +1,4 @@
-"""Bytes of a chat product to canonical events. Pure: paths in, events out, in bounded memory.
+"""Bytes of a chat product to canonical events. Pure: paths or payloads in, events out, in bounded memory.
 
 Reading the same path again gives the same events in the same order, so an import that broke off is resumed by
 starting it again: what is in the log already costs little.
@@ -6,34 +6,16 @@ starting it again: what is in the log already costs little.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
-from streammem.connectors import jsonl, slack_export
+from streammem.connectors import jsonl
+from streammem.connectors.connector import Connector, Given, Payloads
 from streammem.connectors.report import Gap, Report
-from streammem.records import Event
+from streammem.connectors.slack import export as slack_export
 
-__all__ = ["CONNECTORS", "Connector", "Gap", "Report", "recognise"]
-
-
-class Read(Protocol):
-    """Reads a source. Raises SourceError, at the first event, when it cannot be read at all."""
-
-    def __call__(self, path: Path, report: Report, *, workspace: str = "") -> Iterator[Event]: ...
-
-
-@dataclass(frozen=True)
-class Connector:
-    """One kind of source."""
-
-    name: str
-    description: str
-    read: Read
-    recognises: Callable[[Path], bool]
-
+__all__ = ["CONNECTORS", "Connector", "Gap", "Given", "Payloads", "Report", "recognise"]
 
 CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     {
@@ -44,6 +26,7 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
         )
     }
 )
+"""By name; `recognise` asks them in this order."""
 
 
 def recognise(path: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""A zip or a folder as a list of files that are safe to read.
+"""A zip, a folder or a single file as a list of files that are safe to read.
 
 Nothing is extracted. Paths that leave the archive, links, and files that unpack out of all proportion are refused;
 a file damaged in the middle gives what stands before the damage.
@@ -6,6 +6,8 @@ a file damaged in the middle gives what stands before the damage.
 
 from __future__ import annotations
 
+import gzip
+import io
 import lzma
 import stat
 import struct
@@ -16,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, Any, cast
 
 from streammem.connectors.report import Report
 from streammem.errors import SourceError
@@ -62,15 +64,22 @@ class Archive:
 
     label: str
     entries: tuple[Entry, ...]
+    is_file: bool = False
+
+    def origin(self, entry: Entry) -> str:
+        """Where the records of a file come from, for people: `export.zip!ops/2024-01-02.json`."""
+        return entry.name if self.is_file else f"{self.label}!{entry.name}"
 
 
 @contextmanager
-def opened(path: Path, report: Report) -> Iterator[Archive]:
-    """Open a zip or a folder. Raises SourceError, naming the path, when it is neither."""
+def opened(path: Path, report: Report, *, single: bool = False) -> Iterator[Archive]:
+    """Open a zip, a folder or, where that will do, a `single` file. Raises SourceError, naming the path, else."""
     if path.is_dir():
         yield Archive(path.name, _sorted(_files_below(path, path, report)))
     elif not path.exists():
         raise SourceError(f"{path}: no such file or folder (expected an export: a .zip file or a folder)")
+    elif single and not zipfile.is_zipfile(path):
+        yield Archive(path.name, tuple(_file(path, path.parent, report)), is_file=True)
     else:
         with _open_zip(path) as unpacked:
             yield Archive(path.name, _sorted(_files_in(unpacked, report)))
@@ -82,6 +91,51 @@ def chunks(entry: Entry) -> Iterator[bytes]:
         with entry.open() as stream:
             while piece := stream.read(CHUNK):
                 yield piece
+    except _BROKEN_READ as error:
+        raise EOFError(f"{entry.name}: {error}") from error
+
+
+def unpacked(entry: Entry) -> Entry:
+    """The file itself, or what a `.gz` file unpacks to (no more than an honest one would)."""
+    if not entry.name.lower().endswith(".gz"):
+        return entry
+    limit = min(SIZE_LIMIT, max(SMALL, entry.size * RATIO_LIMIT))
+    return Entry(entry.name[:-3], limit, lambda: _bounded(entry, limit), None)
+
+
+def _bounded(entry: Entry, limit: int) -> IO[bytes]:
+    return cast("IO[bytes]", io.BufferedReader(_Bounded(gzip.GzipFile(fileobj=entry.open()), limit), CHUNK))
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that breaks off where it grows out of all proportion."""
+
+    def __init__(self, stream: gzip.GzipFile, left: int) -> None:
+        self._stream, self._left = stream, left
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._stream.read(len(buffer))
+        self._left -= len(piece)
+        if self._left < 0:
+            raise EOFError("unpacks to more than any honest file would")
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+def lines(entry: Entry, limit: int) -> Iterator[bytes]:
+    """The lines of a file, unpacked. One longer than `limit` bytes comes cut, its rest is passed over.
+
+    Ends with EOFError where the file is damaged.
+    """
+    try:
+        with unpacked(entry).open() as stream:
+            while raw := stream.readline(limit):
+                yield raw
+                while len(raw) == limit and not raw.endswith(b"\n"):
+                    raw = stream.readline(limit)
     except _BROKEN_READ as error:
         raise EOFError(f"{entry.name}: {error}") from error
 

@@ -6,6 +6,7 @@ Numbers with a fraction come as the text they were written in: a Slack `ts` must
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,7 @@ import msgspec
 
 from streammem.connectors.archive import Entry, chunks
 from streammem.connectors.report import Report
+from streammem.errors import RejectedError
 
 WHOLE = 8 << 20
 """Files up to this size are decoded in one go, larger ones record by record."""
@@ -69,15 +71,112 @@ def rows(entry: Entry, origin: str, report: Report) -> Iterator[tuple[int, dict[
 
     `null` and a file of blanks are empty lists.
     """
+    yield from _objects(_values(entry), origin, report)
+
+
+def listed(
+    entry: Entry, key: str, origin: str, report: Report
+) -> tuple[dict[str, Any], Iterator[tuple[int, dict[str, Any]]]]:
+    """A JSON object with a long list in it: the object without the list, and the list's objects with their index.
+
+    A file that is too large to be held or is damaged gives, of the object, what stands before the list. Raises
+    RejectedError for a file without that list; whatever else stands in the list is rejected, the rest is kept.
+    """
+    pieces: Iterable[bytes] = chunks(entry)
+    if entry.size <= WHOLE:
+        collected = _Collected()
+        whole = collected.all(pieces)
+        if not collected.damage and (found := _decoded_object(whole)) is not None:
+            if not isinstance(found.get(key), list):
+                raise RejectedError("no-list", f"an object without a list {key!r}")
+            return {name: value for name, value in found.items() if name != key}, _objects(found[key], origin, report)
+        pieces = collected.again(whole)
+    head, skipped, rest = _split(iter(pieces), key)
+    values = map(_value, elements(rest, begins=skipped, alone=False))
+    return _head(head), _objects(values, origin, report)
+
+
+def _decoded_object(whole: bytes) -> dict[str, Any] | None:
+    try:
+        found = loads(whole)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _head(text: bytes) -> dict[str, Any]:
+    return _decoded_object(text + b"null}") or {}
+
+
+def _split(pieces: Iterator[bytes], key: str) -> tuple[bytes, int, Iterator[bytes]]:
+    """The text of an object up to its list `key`, its length, and the rest from the list's bracket on."""
+    text = b""
+    while len(text) <= RECORD_LIMIT:
+        try:
+            text += next(pieces)
+        except (StopIteration, EOFError):
+            break
+        if (at := _list_in(text, key)) is not None:
+            return text[:at], at, itertools.chain([text[at:]], pieces)
+    raise RejectedError("no-list", f"an object without a list {key!r}")
+
+
+def _list_in(text: bytes, key: str) -> int | None:
+    """Where the list `key` of the outermost object begins."""
+    opens = re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*:\s*\Z')
+    depth = at = 0
+    while (mark := _MARK.match(text, at)) and mark.start(1) >= 0:
+        sign, at = text[mark.start(1)], mark.end(1)
+        if sign == 0x5B and depth == 1 and opens.search(text, max(0, at - 1000), at - 1):
+            return at - 1
+        depth += 1 if sign in b"[{" else -1
+    return None
+
+
+def values(entry: Entry, origin: str, report: Report) -> Iterator[tuple[int, Any]]:
+    """The elements of a JSON list, whatever they are, with their index; what cannot be read is rejected."""
+    yield from _readable(_values(entry), origin, report)
+
+
+def whole(entry: Entry) -> Any:
+    """The JSON value that a small file holds. Raises ValueError when it is damaged or too large to be held."""
+    text = bytearray()
+    try:
+        for piece in chunks(entry):
+            text += piece
+            if len(text) > RECORD_LIMIT:
+                raise ValueError("too large to be read in one go")
+    except EOFError as error:
+        raise ValueError(str(error)) from error
+    return loads(bytes(text))
+
+
+def first_sign(entry: Entry) -> str:
+    """The first character of a JSON file: what kind of value it holds."""
+    try:
+        start = next(iter(chunks(entry)), b"")
+    except EOFError:
+        return ""
+    return start.removeprefix(codecs.BOM_UTF8).lstrip()[:1].decode("ascii", "replace")
+
+
+def _objects(found: Iterable[Any], origin: str, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
+    for index, value in _readable(found, origin, report):
+        if isinstance(value, dict):
+            yield index, value
+        else:
+            report.reject("not-an-object", f"a record is {type(value).__name__}", f"{origin}#{index}")
+
+
+def _readable(found: Iterable[Any], origin: str, report: Report) -> Iterator[tuple[int, Any]]:
+    """The decoded values; what could not be decoded is rejected by its place, damage included."""
     index = -1
     try:
-        for index, value in enumerate(_values(entry)):
-            if isinstance(value, dict):
-                yield index, value
-            elif isinstance(value, ValueError):
+        for index, value in enumerate(found):
+            if isinstance(value, ValueError):
                 report.reject("not-json", str(value), f"{origin}#{index}")
             else:
-                report.reject("not-an-object", f"a record is {type(value).__name__}", f"{origin}#{index}")
+                yield index, value
     except NotAListError:
         report.reject("not-a-list", "expected a JSON list of records", origin)
     except CutShortError as error:
@@ -142,15 +241,18 @@ def _value(element: bytes) -> Any:
         return error
 
 
-def elements(pieces: Iterable[bytes]) -> Iterator[bytes]:
+def elements(pieces: Iterable[bytes], begins: int = 0, *, alone: bool = True) -> Iterator[bytes]:
     """Cut a JSON list into the bytes of its elements without decoding them.
 
+    `begins` is the offset of the first piece in its file. Behind a list that does not stand `alone` comes more.
     Raises CutShortError after the last whole element when the text ends too early, NotAListError for no list.
     """
-    cutter = _Cutter()
+    cutter = _Cutter(begins, alone=alone)
     try:
         for piece in pieces:
             yield from cutter.feed(piece)
+            if cutter.done:
+                return
     except EOFError as error:
         raise CutShortError(f"damaged after {cutter.offset} bytes: {error}") from error
     yield from cutter.finish()
@@ -159,8 +261,10 @@ def elements(pieces: Iterable[bytes]) -> Iterator[bytes]:
 class _Cutter:
     """Finds where elements begin and end by their brackets, minding strings."""
 
-    def __init__(self) -> None:
-        self.offset = 0  # bytes given away or dropped so far
+    def __init__(self, begins: int, *, alone: bool) -> None:
+        self.offset = begins  # bytes given away or dropped so far
+        self.done = False
+        self._alone = alone
         self._text = b""
         self._at = 0
         self._start = 0
@@ -177,7 +281,7 @@ class _Cutter:
         yield from self._scan()
 
     def _scan(self) -> Iterator[bytes]:
-        while mark := _MARK.match(self._text, self._at):
+        while not self.done and (mark := _MARK.match(self._text, self._at)):
             start, end = mark.span(1)
             if start < 0:
                 # An open string goes on in the next piece and is scanned again from its quote.
@@ -212,6 +316,7 @@ class _Cutter:
             yield from self._between(start)
             self._open.clear()
             self._start = end
+            self.done = not self._alone
             return
         # A bracket that does not match belongs to a broken record, which must not swallow its neighbours.
         if opening not in self._open[1:]:

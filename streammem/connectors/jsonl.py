@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
+from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.fields import text_of
 from streammem.connectors.json_rows import RECORD_LIMIT, loads
 from streammem.connectors.jsonl_rows import Reader
@@ -28,14 +29,14 @@ _BROKEN_READ = (OSError, EOFError, zlib.error)
 _PEEKED_LINES = 100
 
 
-def read(path: Path, report: Report, *, workspace: str = "", merged: str = "") -> Iterator[Event]:
+def read(path: Path, report: Report, given: Given = NOTHING, *, merged: str = "") -> Iterator[Event]:
     """The events of a file or folder, in the order of their lines: users, then channels, then messages.
 
-    `workspace` stands in where rows name none (default: that of the first row that names one, else the file's name).
+    The given workspace stands in where rows name none (default: the first row's that names one, else the file's name).
     `merged` reads all workspaces as the one of that name, with a channel for each (the harder setting of `eval`).
     Raises SourceError, at the first event, for a path that holds no JSON lines.
     """
-    files = _files(path)
+    files, workspace = _files(path), given.workspace
     report.entries_total += len(files.all)
     report.bytes_total += sum(file.stat().st_size for file in files.all)
     home = workspace or merged or _first_workspace(files.messages) or _stem(path)

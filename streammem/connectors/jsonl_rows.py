@@ -13,7 +13,7 @@ import msgspec
 from streammem.connectors.facts import offset_name, reactions_of, version_of
 from streammem.connectors.fields import Row, as_list, as_row, text_of, texts_of, words_of
 from streammem.connectors.json_rows import RECORD_LIMIT, loads
-from streammem.connectors.report import Report
+from streammem.connectors.report import IgnoredError, Report
 from streammem.core.events import decode, moment
 from streammem.errors import RejectedError
 from streammem.records import (
@@ -57,16 +57,12 @@ class Reader:
         """The events of one line, or none and an account of why."""
         if not raw.strip():
             return []
-        try:
-            events = self._events(raw, origin, convert)
-        except RejectedError as rejected:
-            self.report.reject(rejected.reason, rejected.detail, origin)
-            return []
-        if events:
-            self.report.accept()
-        else:
-            self.report.ignore("merged-channel" if convert == self.channel else "empty")
-        return events
+        return self.report.counted(lambda: self._stated(raw, origin, convert), origin)
+
+    def _stated(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
+        if events := self._events(raw, origin, convert):
+            return events
+        raise IgnoredError("merged-channel" if convert == self.channel else "empty")
 
     def _events(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
         if len(raw) >= RECORD_LIMIT:

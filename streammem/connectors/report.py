@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from datetime import date, timedelta
+from hashlib import blake2b
 
-from streammem.records import Refusal
+from streammem.core import events as canonical
+from streammem.errors import RejectedError
+from streammem.records import Event, MessageEvent, Refusal
 
 EXAMPLES = 100
 """Gaps kept with their place; all of them are counted."""
+_FRESH = 1 << 20
+
+
+class IgnoredError(Exception):
+    """A record that is sound and states no event. `reason` is a short stable code for counts."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,16 +36,44 @@ class Gap:
     missing: int
 
 
+class Seen:
+    """Names seen before, by 64 bits of their digest: 8 bytes for each, and a set for the newest million."""
+
+    def __init__(self) -> None:
+        self._fresh: set[int] = set()
+        self._sorted = array("Q")
+
+    def add(self, name: str) -> bool:
+        """Take note of a name; whether it is new."""
+        mark = int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+        if mark in self._fresh or self._holds(mark):
+            return False
+        self._fresh.add(mark)
+        if len(self._fresh) >= _FRESH:
+            self._sorted = array("Q", sorted([*self._sorted, *self._fresh]))
+            self._fresh.clear()
+        return True
+
+    def _holds(self, mark: int) -> bool:
+        at = bisect_left(self._sorted, mark)
+        return at < len(self._sorted) and self._sorted[at] == mark
+
+
 @dataclass(slots=True)
 class Report:
-    """Filled by a connector while its events are drawn: read = accepted + ignored + rejected, at any pause.
+    """Filled by a connector while its events are drawn.
 
-    Only totals and `refusals` not yet taken are held, so an importer that calls `take_refusals` after each
+    At any pause read = accepted + duplicates + superseded + ignored + rejected. `duplicates` state only what the
+    source had stated before; `superseded` counts records of messages of which the source holds another version, all
+    but one. Only totals and `refusals` not yet taken are held, so an importer that calls `take_refusals` after each
     batch stays in bounded memory. `skipped` counts files, not records.
     """
 
     read: int = 0
     accepted: int = 0
+    duplicates: int = 0
+    superseded: int = 0
+    messages: int = 0
     ignored: Counter[str] = field(default_factory=Counter)
     rejected: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
@@ -41,10 +85,40 @@ class Report:
     bytes_done: int = 0
     entries_total: int = 0
     entries_done: int = 0
+    days: Counter[date] = field(default_factory=Counter)
+    _seen: Seen = field(default_factory=Seen)
+    _said: Seen = field(default_factory=Seen)
 
-    def accept(self) -> None:
+    def counted(self, events: Callable[[], Iterable[Event]], origin: str) -> list[Event]:
+        """What one input record states, or nothing and an account of why.
+
+        `events` draws them and may raise IgnoredError or RejectedError. They come back in the form that the log keeps.
+        """
+        try:
+            usable = [canonical.normalise(event) for event in events()]
+        except IgnoredError as ignored:
+            self.ignore(ignored.reason)
+        except RejectedError as rejected:
+            self.reject(rejected.reason, rejected.detail, origin)
+        else:
+            self._accept(usable)
+            return usable
+        return []
+
+    def _accept(self, events: list[Event]) -> None:
         self.read += 1
-        self.accepted += 1
+        new = [event for event in events if self._said.add(canonical.key(event, canonical.content_hash(event)))]
+        said = next((event for event in new if isinstance(event, MessageEvent)), None)
+        if events and not new:
+            self.duplicates += 1
+        elif said is None or self._seen.add(canonical.uid(said.workspace, said.channel.id, said.id)):
+            self.accepted += 1
+        else:
+            self.superseded += 1
+        if said is not None:
+            self.messages += 1
+            if said.ts is not None:
+                self.days[said.ts.date()] += 1
 
     def ignore(self, reason: str) -> None:
         self.read += 1
@@ -64,3 +138,19 @@ class Report:
         """The refusals since the last call, for the dead-letter store."""
         taken, self.refusals = self.refusals, []
         return taken
+
+
+def missing_days(days: Counter[date], busy: int = 3) -> list[date]:
+    """Days without a message on which there should be some: `busy` of the four same weekdays around them had some.
+
+    Holidays of a whole workspace look the same, so this is a hint.
+    """
+    if not days:
+        return []
+    first, last = min(days), max(days)
+    span = (first + timedelta(days=n) for n in range((last - first).days + 1))
+    return [day for day in span if day not in days and _weekdays_around(day, days) >= busy]
+
+
+def _weekdays_around(day: date, days: Counter[date]) -> int:
+    return sum(day + timedelta(weeks=weeks) in days for weeks in (-2, -1, 1, 2))

@@ -36,7 +36,7 @@ class Directory:
                     self._members[fact.user].add(fact.channel)
             elif isinstance(fact, ChannelEvent):
                 self.channels[fact.id] = fact
-            else:
+            elif isinstance(fact, UserEvent):
                 self.users[fact.id] = fact
 
     def is_public(self, channel: str) -> bool:

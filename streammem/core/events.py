@@ -20,6 +20,7 @@ from streammem.records import (
     Attachment,
     ChannelEvent,
     DirectoryEvent,
+    ErasureEvent,
     Event,
     MessageEvent,
     ReactionEvent,
@@ -100,6 +101,8 @@ def key(event: Event, digest: str) -> str:
     if isinstance(event, MessageEvent):
         name = uid(event.workspace, event.channel.id, event.id)
         return f"{name}/{number(event.version)}/{'d' if event.op == 'delete' else 'u'}{digest}"
+    if isinstance(event, ErasureEvent):
+        return "/".join(map(_quote, ("erasure", event.entity, event.workspace, event.channel, event.id)))
     return "/".join(map(_quote, fact_key(event))) + f"/{number(event.version)}/{digest}"
 
 
@@ -238,6 +241,8 @@ def facts_of(events: Iterable[Event]) -> list[DirectoryEvent | ReactionEvent]:
     facts: list[DirectoryEvent | ReactionEvent] = []
     newest: dict[tuple[str, ...], list[DirectoryEvent]] = {}
     for event in events:
+        if isinstance(event, ErasureEvent):
+            continue
         if not isinstance(event, MessageEvent):
             facts.append(event)
             continue

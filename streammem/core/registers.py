@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streammem.records import FOREVER, ChannelEvent, DirectoryEvent, MembershipEvent, ReactionEvent, Version
+from streammem.records import (
+    FOREVER,
+    AttributeEvent,
+    ChannelEvent,
+    DirectoryEvent,
+    GroupEvent,
+    MembershipEvent,
+    ReactionEvent,
+    TieEvent,
+    Version,
+)
 
 Fact = DirectoryEvent | ReactionEvent
 
@@ -70,7 +80,11 @@ def fact_key(fact: Fact) -> tuple[str, ...]:
         return ("membership", fact.workspace, fact.channel, fact.user)
     if isinstance(fact, ReactionEvent):
         return ("reaction", fact.workspace, fact.channel, fact.message, fact.name, fact.user)
-    kind = "channel" if isinstance(fact, ChannelEvent) else "user"
+    if isinstance(fact, AttributeEvent):
+        return ("attribute", fact.workspace, fact.entity, fact.id, fact.attribute)
+    if isinstance(fact, TieEvent):
+        return ("tie", fact.workspace, fact.entity, fact.id, fact.same_as)
+    kind = "channel" if isinstance(fact, ChannelEvent) else "group" if isinstance(fact, GroupEvent) else "user"
     return (kind, fact.workspace, fact.id)
 
 

@@ -8,7 +8,7 @@ from zlib import crc32
 import msgspec
 
 from streammem.core.registers import fact_key
-from streammem.records import ChannelEvent, Event, MembershipEvent, MessageEvent, ReactionEvent, UserEvent
+from streammem.records import DirectoryEvent, ErasureEvent, Event, MembershipEvent, MessageEvent, ReactionEvent
 
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
@@ -143,6 +143,12 @@ def place(event: Event) -> str:
         return _quoted("in", event.workspace, event.channel.id)
     if isinstance(event, ReactionEvent | MembershipEvent):
         return _quoted("in", event.workspace, event.channel)
+    if isinstance(event, ErasureEvent):
+        return (
+            _quoted("in", event.workspace, event.channel)
+            if event.channel
+            else _quoted("user", event.workspace, event.id)
+        )
     return _quoted(*fact_key(event))
 
 
@@ -160,9 +166,11 @@ def input_of(event: Event) -> tuple[str, str]:
         return MESSAGES.short, f"{event.workspace}:{event.channel.id}"
     if isinstance(event, ReactionEvent):
         return MESSAGES.short, f"{event.workspace}:{event.channel}"
+    if isinstance(event, ErasureEvent):
+        return DIRECTORY.short, ":".join(filter(None, ("erasure", event.workspace, event.channel, event.id)))
     return DIRECTORY.short, entity_of(event)
 
 
-def entity_of(event: UserEvent | ChannelEvent | MembershipEvent) -> str:
+def entity_of(event: DirectoryEvent) -> str:
     """The key of a directory event in its input topic."""
     return ":".join(fact_key(event))

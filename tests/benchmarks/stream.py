@@ -26,7 +26,8 @@ import msgspec
 from streammem import open_memory
 from streammem.backends.redis import RedisStructure
 from streammem.client import connect
-from streammem.connectors import Report, slack_export
+from streammem.connectors import Report
+from streammem.connectors.slack import export as slack_export
 from streammem.core import positions
 from streammem.core.events import content_hash, key, normalise
 from streammem.core.identifiers import DEFAULT_RULES

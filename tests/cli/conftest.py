@@ -13,7 +13,8 @@ import pytest
 
 from streammem import open_memory
 from streammem.cli import app, opening
-from streammem.connectors import Report, slack_export
+from streammem.connectors import Report
+from streammem.connectors.slack import export as slack_export
 from tests.embedding import HashingEmbedder
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streammem.connectors import CONNECTORS, Report
+from streammem.connectors import CONNECTORS, Given, Report
 from streammem.core.events import decode, encode
 from streammem.records import ChannelEvent, Event, MembershipEvent, MessageEvent, ReactionEvent, UserEvent
 
@@ -63,9 +63,12 @@ class Drawn:
 def drawn(name: str, path: Path, **options: Any) -> Drawn:
     """Read a source and hold it to what every source must keep: sound events and a whole account."""
     report = Report()
-    events = list(CONNECTORS[name].read(path, report, **options))
+    events = list(CONNECTORS[name].read(path, report, Given(**options)))
     assert [decode(encode(event)) for event in events] == events
-    assert report.read == report.accepted + report.ignored.total() + report.rejected.total()
+    assert (
+        report.read
+        == report.accepted + report.duplicates + report.superseded + report.ignored.total() + report.rejected.total()
+    )
     assert len(report.refusals) == report.rejected.total()
     assert (report.bytes_done, report.entries_done) == (report.bytes_total, report.entries_total)
     return Drawn(events, report)

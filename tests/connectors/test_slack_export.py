@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from streammem.connectors import Report, recognise, slack_export
+from streammem.connectors import Report, recognise
+from streammem.connectors.slack import export as slack_export
+from streammem.core.events import TEXT_LIMIT
 from streammem.core.registers import number
 from streammem.errors import SourceError
 from tests.connectors.sources import CHANNELS, USERS, drawn, said, zipped
@@ -308,6 +310,7 @@ def test_an_export_is_recognised_and_other_things_are_not(tmp_path: Path) -> Non
     assert recognise(tmp_path / "absent") is None
 
 
-def test_a_long_message_is_kept_whole(slack) -> None:
+def test_a_long_message_is_cut_at_a_character_with_a_mark_and_its_full_size(slack) -> None:
     text = "\N{GRINNING FACE}" * 300_000
-    assert slack({DAY: json.dumps([said(text)], ensure_ascii=False)}).texts == [text]
+    (kept,) = slack({DAY: json.dumps([said(text)], ensure_ascii=False)}).messages
+    assert (kept.text, kept.text_truncated, kept.text_bytes) == (text[:TEXT_LIMIT], True, 1_200_000)

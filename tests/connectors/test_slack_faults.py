@@ -1,4 +1,4 @@
-"""Faults seen in real exports, with the right result beside each (tests/data/slack-faults)."""
+"""Faults seen in real exports, with the right result beside each (tests/data/faults)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streammem.core.registers import number
 from streammem.records import MessageEvent
 from tests.connectors.sources import Drawn, drawn
 
-FAULTS = Path(__file__).parent.parent / "data" / "slack-faults"
+FAULTS = Path(__file__).parent.parent / "data" / "faults"
 NUMBERS = ["01", "02", "04", "05", "06", "08", "09", "12", "13", "14", "15", "17"]
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streammem.connectors.slack_text import Names, Reading
+from streammem.connectors.slack.text import Names, Reading
 
 NAMES = Names(users={"U1": "Ada Quill"}, channels={"C1": "ops"})
 

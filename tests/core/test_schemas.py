@@ -13,10 +13,13 @@ from streammem import schemas
 from streammem.records import (
     Answer,
     Attachment,
+    AttributeEvent,
     ChannelEvent,
     ChannelRef,
+    ErasureEvent,
     Evidence,
     Found,
+    GroupEvent,
     Ingest,
     Link,
     MembershipEvent,
@@ -25,6 +28,7 @@ from streammem.records import (
     Query,
     ReactionEvent,
     Sender,
+    TieEvent,
     UserEvent,
 )
 
@@ -49,6 +53,10 @@ SAMPLES = {
     "user": UserEvent(workspace="T1", id="U1", name="Ada", aliases=("ada",), version="7"),
     "channel": ChannelEvent(workspace="T1", id="C1", name="ops", type="public", version="7.5"),
     "membership": MembershipEvent(workspace="T1", channel="C1", user="U1", present=False),
+    "group": GroupEvent(workspace="T1", id="S1", name="ops-team", members=("U1",), version="7"),
+    "attribute": AttributeEvent(workspace="T1", entity="channel", id="C1", attribute="name", value="ops", version="7"),
+    "tie": TieEvent(workspace="T1", entity="user", id="U1", same_as="aad-1", version="7"),
+    "erasure": ErasureEvent(workspace="T1", entity="message", channel="C1", id="1704190000.000100"),
     "query": Query(text="who approved DOC-042?", asker="U1", limit=5),
     "answer": Answer(
         question="who?",
@@ -88,6 +96,10 @@ BROKEN = {
     "user": [{"id": None}, {"aliases": "ada"}],
     "channel": [{"type": "secret"}, {"event": "message"}],
     "membership": [{"present": "yes"}, {"user": ""}],
+    "group": [{"id": ""}, {"members": "ada"}],
+    "attribute": [{"attribute": "shoe"}, {"entity": "message"}, {"value": None}],
+    "tie": [{"same_as": ""}, {"present": 1}],
+    "erasure": [{"entity": "channel"}, {"id": ""}],
     "query": [{"text": 5}, {"limit": "ten"}],
     "answer": [{"evidence": None}, {"tokens": "3"}],
 }

@@ -11,7 +11,8 @@ import pytest
 
 from streammem import open_memory
 from streammem.client import connect
-from streammem.connectors import Report, slack_export
+from streammem.connectors import Report
+from streammem.connectors.slack import export as slack_export
 from streammem.core.numbers import Forest
 from streammem.errors import MemoryFormatError, TransientError
 from streammem.records import Query

@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from streammem.connectors.facts import reactions_of
 from streammem.connectors.fields import Row, count_of, row_of, rows_of, text_of, words_of
-from streammem.connectors.slack_text import Names, Reading, is_blank, unescape
+from streammem.connectors.report import IgnoredError
+from streammem.connectors.slack.text import Names, Reading, is_blank, unescape
 from streammem.core.events import moment
 from streammem.errors import RejectedError
 from streammem.records import (
@@ -53,14 +54,6 @@ class Place:
     has_directory: bool = False
     domain: str = ""
     source_format: str = "slack-export"
-
-
-class IgnoredError(Exception):
-    """A payload that is sound and states no message. `reason` is a short stable code for counts."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
 
 
 def exact_ts(value: Any) -> str:

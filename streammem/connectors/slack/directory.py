@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from streammem.connectors.facts import offset_name, version_of
 from streammem.connectors.fields import Row, row_of, text_of, texts_of
-from streammem.connectors.slack_text import Names, unescape
+from streammem.connectors.slack.text import Names, unescape
 from streammem.records import (
     ChannelEvent,
     ChannelRef,
     ChannelType,
-    DirectoryEvent,
+    Event,
     MembershipEvent,
     SenderKind,
     UserEvent,
@@ -118,7 +118,13 @@ class Known:
         channels = {channel.id: channel.name for channel in self.channels.values() if channel.name}
         return Names(self.user_names, channels)
 
-    def learn(self, fact: DirectoryEvent) -> None:
+    def learned(self, facts: list[Event]) -> list[Event]:
+        """The same facts, taken note of."""
+        for fact in facts:
+            self.learn(fact)
+        return facts
+
+    def learn(self, fact: Event) -> None:
         if isinstance(fact, UserEvent):
             self.kinds[fact.id] = fact.kind
             if fact.name:

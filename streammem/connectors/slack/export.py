@@ -7,16 +7,17 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
 
 from streammem.connectors.archive import Archive, Entry, opened
+from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.facts import version_of
 from streammem.connectors.fields import Row, count_of, rows_of, text_of
 from streammem.connectors.json_rows import rows
 from streammem.connectors.report import Report
-from streammem.connectors.slack_directory import (
+from streammem.connectors.slack.directory import (
     CHANNEL_LISTS,
     USER_LISTS,
     Known,
@@ -24,10 +25,10 @@ from streammem.connectors.slack_directory import (
     members_of,
     user_of,
 )
-from streammem.connectors.slack_message import IgnoredError, Place, events_of, exact_ts
+from streammem.connectors.slack.message import Place, events_of, exact_ts
 from streammem.core.registers import number
 from streammem.errors import RejectedError, SourceError
-from streammem.records import ChannelEvent, Event
+from streammem.records import ChannelEvent, ChannelType, Event
 
 EXPECTED = "a Slack export: a .zip or folder with channels.json or users.json and <channel>/YYYY-MM-DD.json"
 
@@ -41,17 +42,17 @@ _PEEKED_FILES = 20
 _PEEKED_ROWS = 50
 
 
-def read(path: Path, report: Report, *, workspace: str = "", domain: str = "") -> Iterator[Event]:
+def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
     """The events of an export, in an order that depends on its content only. `report` is filled as they are drawn.
 
-    `workspace` and `domain` (acme in acme.slack.com, for permalinks) are looked for in the export when not given.
+    Workspace and domain are looked for in the export when not given.
     Raises SourceError, at the first event, for a path that is no Slack export.
     """
     with opened(path, report) as archive:
         layout = Layout.of(archive, path, report)
         known = Known()
         peeked = _peek(layout)
-        home = workspace or _home(layout) or peeked.team or path.stem
+        home = given.workspace or _home(layout) or peeked.team or path.stem
         yield from _users(layout, known, home, report)
         yield from _channels(layout, known, home, report)
         _note_what_is_missing(layout, known, report)
@@ -63,7 +64,7 @@ def read(path: Path, report: Report, *, workspace: str = "", domain: str = "") -
                 names=names,
                 kinds=known.kinds,
                 has_directory=layout.has_users,
-                domain=domain or peeked.domain,
+                domain=given.domain or peeked.domain,
             )
             yield from _channel(list(days), place, known, layout.label, report)
 
@@ -205,29 +206,29 @@ def _most_common(counts: Counter[str]) -> str:
 
 def _users(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
     for name in USER_LISTS:
-        if (entry := layout.lists.get(name)) is None:
-            continue
-        for origin, row in _rows_of_file(entry, layout.label, report):
-            if user := user_of(row, home):
-                report.accept()
-                known.learn(user)
-                yield user
-            else:
-                report.reject("no-id", "a user has no id", origin)
+        if (entry := layout.lists.get(name)) is not None:
+            for origin, row in _rows_of_file(entry, layout.label, report):
+                yield from known.learned(report.counted(partial(_user, row, home), origin))
+
+
+def _user(row: Row, home: str) -> list[Event]:
+    if user := user_of(row, home):
+        return [user]
+    raise RejectedError("no-id", "a user has no id")
 
 
 def _channels(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
     for name, listed in CHANNEL_LISTS.items():
-        if (entry := layout.lists.get(name)) is None:
-            continue
-        for origin, row in _rows_of_file(entry, layout.label, report):
-            if channel := channel_of(row, listed, home, layout.last_day):
-                report.accept()
-                known.learn(channel)
-                yield channel
-                yield from members_of(row, channel)
-            else:
-                report.reject("no-id", "a channel has no id", origin)
+        if (entry := layout.lists.get(name)) is not None:
+            for origin, row in _rows_of_file(entry, layout.label, report):
+                stated = partial(_channel_and_members, row, listed, home, layout.last_day)
+                yield from known.learned(report.counted(stated, origin))
+
+
+def _channel_and_members(row: Row, listed: ChannelType, home: str, known_at: str) -> list[Event]:
+    if channel := channel_of(row, listed, home, known_at):
+        return [channel, *members_of(row, channel)]
+    raise RejectedError("no-id", "a channel has no id")
 
 
 def _note_what_is_missing(layout: Layout, known: Known, report: Report) -> None:
@@ -273,22 +274,10 @@ def _channel(days: list[Entry], place: Place, known: Known, label: str, report: 
         for origin, row in _rows_of_file(day, label, report):
             threads.see(row)
             _note_rename(row, renames)
-            yield from _counted(row, place, origin, report)
+            yield from report.counted(partial(events_of, row, place, origin), origin)
     threads.settle(f"{label}!{days[0].parts[-2]}", report)
     if (channel := known.channels.get(place.channel.id)) and renames:
         yield _with_old_names(channel, renames)
-
-
-def _counted(row: Row, place: Place, origin: str, report: Report) -> Iterator[Event]:
-    try:
-        events = list(events_of(row, place, origin))
-    except IgnoredError as ignored:
-        report.ignore(ignored.reason)
-    except RejectedError as rejected:
-        report.reject(rejected.reason, rejected.detail, origin)
-    else:
-        report.accept()
-        yield from events
 
 
 def _note_rename(row: Row, renames: dict[str, str]) -> None:

