@@ -20,7 +20,9 @@ from streammem.client import SCHEME, Questions
 from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError, SettingsError
-from streammem.flows.asking import Counter
+from streammem.flows import forgetting
+from streammem.flows.asking import Counter, only
+from streammem.flows.forgetting import Forgotten, Traces
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import Ingested, ingest
@@ -84,6 +86,7 @@ class Memory(Questions):
                 total.duplicates + done.duplicates,
                 total.refusals + done.refusals,
                 done.position,
+                total.forgotten + done.forgotten,
             )
         await self.settle()
         return total
@@ -95,7 +98,7 @@ class Memory(Questions):
         """
         async with self._writing:
             for batch in _batched(events, self._parts.settings.batch):
-                done = await ingest(batch, self._parts.log)
+                done = await ingest(batch, self._parts.log, self._parts.structure.forbidden)
                 await self._structure(progress)
                 yield done
                 if await self._unindexed(done.position) >= self._parts.settings.pool:
@@ -175,6 +178,30 @@ class Memory(Questions):
                 fan_out=self._parts.settings.retrieval.fan_out,
                 progress=told,
             )
+
+    async def meant(self, workspace: str, messages: Iterable[str], users: Iterable[str]) -> Forgotten:
+        """What these names stand for, and all that these users said, to be forgotten. Raises QueryError."""
+        async with self._writing:
+            await self._structure(None)
+            store = self._parts.structure
+            named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store)
+            return await forgetting.found(named.workspace, named.messages, named.users, self._parts.log)
+
+    async def forget(self, wanted: Forgotten, progress: Progress | None = None) -> Forgotten:
+        """Forget messages and users for good (design §4, Erasure): as if it had never been said."""
+        told = (lambda n: progress("replay", n)) if progress else None
+        async with self._writing:
+            log = self._parts.log
+            done = await forgetting.forget(wanted, log, log, self._parts.structure, told)
+        await self.settle(progress)
+        return done
+
+    async def traces(self, wanted: Forgotten, progress: Progress | None = None) -> Traces:
+        """Search everything that this memory holds for what was forgotten."""
+        told = (lambda n: progress("replay", n)) if progress else None
+        async with self._writing:
+            await self._parts.check_index()
+            return await forgetting.traces(wanted, self._parts.log, self._parts.structure, self._parts.index, told)
 
     async def stats(self) -> Stats:
         """Count what the memory holds."""

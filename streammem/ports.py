@@ -229,11 +229,8 @@ class StructureStore(Protocol):
         For checksums and searches.
         """
 
-    def generated(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Every stored summary ("summary") and cached text ("cached") as bytes that hold its texts and uids as UTF-8.
-
-        In any order: for searches.
-        """
+    def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
+        """Every stored summary ("summary") and cached text ("cached"), in any order: for searches."""
 
     async def counts(self) -> dict[str, int]:
         """Numbers for `stats`: messages, versions, leaves, sequences by view, answers, facts, due, summaries…"""

@@ -1,7 +1,8 @@
-"""The account of one import: every record read is accepted, a duplicate, rejected or ignored, with its reason."""
+"""The account of one source: what became of every record in it, and of the events that they state."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,12 +22,17 @@ EXAMPLES = 5
 
 
 class Account:
-    """Adds up what became of the records of one source. `rejects` names a file for all refusals."""
+    """Adds up what became of the records and events of one source. `rejects` names a file for all refusals.
+
+    Records (`report`) are what the source holds; `accepted`, `duplicates` and `forgotten` count the events that they
+    state, by what the memory made of them.
+    """
 
     def __init__(self, report: Report, rejects: Path | None = None) -> None:
         self.report = report
         self.accepted = 0
         self.duplicates = 0
+        self.forgotten = 0
         self.messages = 0
         self._refused: Counter[str] = Counter()
         self._examples: dict[str, list[Refusal]] = {}
@@ -45,6 +51,8 @@ class Account:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended = time.monotonic()
+        if kind is None:
+            self.report.miss_days()
         self._take(self.report.take_refusals())
         if self._file is not None:
             self._file.close()
@@ -57,24 +65,11 @@ class Account:
             self.messages += isinstance(event, MessageEvent)
             yield event
 
-    def usable(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Pass on what a memory would take, in the form that it keeps; count the rest as refused."""
-        from streammem.core.events import normalise
-        from streammem.errors import RejectedError
-        from streammem.records import Refusal
-
-        for event in events:
-            try:
-                yield normalise(event)
-            except RejectedError as error:
-                origin = event.ingest.origin or "" if event.ingest else ""
-                self._refused.update([error.reason])
-                self._take([Refusal(reason=error.reason, detail=error.detail, origin=origin)])
-
     def add(self, done: Ingested) -> None:
         """Add what became of a batch."""
         self.accepted += done.accepted
         self.duplicates += done.duplicates
+        self.forgotten += done.forgotten
         self._refused.update(refusal.reason for refusal in done.refusals)
         self._take([*self.report.take_refusals(), *done.refusals])
 
@@ -103,9 +98,17 @@ class Account:
         report = self.report
         return {
             "read": report.read,
+            "records": {
+                "accepted": report.accepted,
+                "duplicate": report.duplicates,
+                "superseded": report.superseded,
+                "ignored": report.ignored.total(),
+                "rejected": report.rejected.total(),
+            },
             "messages": self.messages,
             "accepted": self.accepted,
             "duplicates": self.duplicates,
+            "forgotten": self.forgotten,
             "rejected": dict(sorted((report.rejected + self._refused).items())),
             "ignored": dict(sorted(report.ignored.items())),
             "skipped": dict(sorted(report.skipped.items())),
@@ -119,16 +122,40 @@ class Account:
             "messages_per_s": round(self.messages / max(self.seconds, 1e-3), 1),
         }
 
+    def put(self, title: str, *, err: bool = False) -> None:
+        """Show the account to people."""
+        from streammem.cli import shown
+
+        report = self.to_json()
+        read = {f"  {name}": count for name, count in report["records"].items() if count}
+        stated = {name: report[name] for name in ("accepted", "duplicates", "forgotten") if report[name]}
+        totals = {"records": report["read"], **read, "messages": report["messages"]}
+        events = {f"events {name}": count for name, count in stated.items()}
+        shown.put_counts(title, {**totals, **events, "messages per s": report["messages_per_s"]}, err=err)
+        for name in ("rejected", "ignored", "skipped", "gaps"):
+            if report[name]:
+                shown.put_counts(name.capitalize(), report[name], err=err)
+        out = sys.stderr if err else sys.stdout
+        for example in report["examples"]:
+            place = f"{example['reason']} at {example['origin'] or '?'}: {example['detail']}"
+            out.write(shown.line(f"  {place}") + "\n")
+        for note in report["notes"]:
+            out.write(shown.line(f"  note: {note}") + "\n")
+
     def check(self, source: Path) -> None:
         """Raise SourceError when no message came in: zero is never a success."""
-        if self.messages and (self.accepted or self.duplicates):
+        if self.messages and (self.accepted or self.duplicates or self.forgotten):
             return
+        self.refuse(source)
+
+    def refuse(self, source: Path) -> None:
+        """Raise SourceError: the source gave no message."""
         refused = self.report.rejected + self._refused + self.report.ignored
         whys = ", ".join(f"{count} {reason}" for reason, count in refused.items()) or "is it the export you meant?"
         what = (
             f"no messages in {source}, only people and channels"
-            if self.accepted + self.duplicates
-            else (f"nothing was imported from {source}")
+            if self.report.accepted
+            else f"nothing was imported from {source}"
         )
         raise SourceError(f"{what}: {self.report.read} records read, {whys}")
 

@@ -11,10 +11,12 @@ import typer
 from streammem import __version__
 from streammem.cli import (
     ask,
+    convert,
     dead_letters,
     demo,
     endings,
     eval_,
+    forget,
     import_,
     models,
     rebuild,
@@ -44,10 +46,12 @@ app = typer.Typer(
 )
 app.command("demo", short_help="See it work on a bundled sample.")(demo.demo)
 app.command("import", short_help="Make a memory of a chat export, or add to one.")(import_.import_)
+app.command("convert", short_help="Write the events of a chat export as JSON lines.")(convert.convert)
 app.command("ask", short_help="Ask a question; the messages themselves answer.")(ask.ask)
 app.command("stats", short_help="Count what a memory holds.")(stats.stats)
 app.command("verify", short_help="Prove that a memory is what its log says.")(verify.verify)
 app.command("rebuild", short_help="Build everything but the log anew.")(rebuild.rebuild)
+app.command("forget", short_help="Forget messages and people for good.")(forget.forget)
 app.command("eval", short_help="Measure recall on a data set.")(eval_.eval_)
 app.add_typer(topics.app, name="topics", short_help="Stream: make and describe the Kafka topics.")
 app.command("worker", short_help="Stream: work in one or several roles.")(worker.worker)

@@ -143,9 +143,9 @@ async def _replay(settings: Settings, names: set[str], reason: str | None, *, ev
 
 
 async def _again(letter: DeadLetter, exchange: KafkaExchange) -> bool:
-    from streammem.core.topics import DIRECTORY, MESSAGES, QUERIES
+    from streammem.core.topics import REPLAYED
 
-    topic = next((t for t in (MESSAGES, DIRECTORY, QUERIES) if t.name == letter.topic), None)
+    topic = next((t for t in REPLAYED if t.name == letter.topic), None)
     if topic is None:
         return False  # only ingest writes to the log
     original = await exchange.original(letter)

@@ -13,10 +13,11 @@ import typer
 from streammem.cli import opening, shown
 from streammem.cli.account import Account
 from streammem.cli.ask import answer_to_json, put_answer
-from streammem.cli.import_ import Source, load
+from streammem.cli.import_ import load
 from streammem.cli.opening import JsonOption
 from streammem.cli.progress import Progress, duration
 from streammem.cli.running import run
+from streammem.cli.source import Source
 
 if TYPE_CHECKING:
     from streammem.memory import Memory

@@ -15,31 +15,27 @@ from streammem.cli.account import Account
 from streammem.cli.opening import JsonOption
 from streammem.cli.progress import Progress, duration
 from streammem.cli.running import run
+from streammem.cli.source import (
+    ChannelOption,
+    DomainOption,
+    FormatArgument,
+    ListOption,
+    PathArgument,
+    RejectsOption,
+    Source,
+    WorkspaceOption,
+)
 from streammem.core import positions
-from streammem.errors import SettingsError, SourceError
 
 if TYPE_CHECKING:
-    from streammem.connectors import Report
     from streammem.memory import Memory
     from streammem.records import Event
     from streammem.settings import Settings
 
 
-def _list_formats(wanted: bool) -> None:
-    if not wanted:
-        return
-    from streammem.connectors import CONNECTORS
-
-    shown.put_counts(
-        "Formats",
-        {name: connector.description for name, connector in CONNECTORS.items()} | {"auto": "look at PATH and choose"},
-    )
-    raise typer.Exit
-
-
 def import_(
-    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="slack-export, jsonl, or auto to look at PATH.")],
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The export: a .zip, a folder or a file.")],
+    format_: FormatArgument,
+    path: PathArgument,
     memory: Annotated[
         Path | None,
         typer.Option("--memory", metavar="DIR", help="The directory of the memory, made when it is not there."),
@@ -48,19 +44,12 @@ def import_(
         Literal["kafka"] | None,
         typer.Option("--to", help="Produce to the Kafka topics at STREAMMEM_KAFKA__BOOTSTRAP instead."),
     ] = None,
-    workspace: Annotated[
-        str | None,
-        typer.Option("--workspace", metavar="W", help="The workspace to import into. [default: the source's]"),
-    ] = None,
-    rejects: Annotated[
-        Path | None,
-        typer.Option("--rejects", metavar="FILE", help="Write every record that was refused, and why, as JSON lines."),
-    ] = None,
+    workspace: WorkspaceOption = None,
+    channel: ChannelOption = None,
+    domain: DomainOption = None,
+    rejects: RejectsOption = None,
     as_json: JsonOption = False,
-    list_formats: Annotated[  # noqa: ARG001 - its callback does the work
-        bool,
-        typer.Option("--list-formats", callback=_list_formats, is_eager=True, help="Show the formats and exit."),
-    ] = False,
+    list_formats: ListOption = False,  # noqa: ARG001 - its callback does the work
 ) -> int:
     """Import a chat export. Run it again at any time: it resumes, and what is there already is not added twice.
 
@@ -75,7 +64,7 @@ def import_(
     streammem import slack-export export.zip --to kafka
     """  # noqa: D301 - click wants the backspace
     settings = opening.settings()
-    source = Source(format_, path, workspace)
+    source = Source(format_, path, workspace, channel, domain)
     account = Account(source.report, rejects)
     opening.one_of(memory, to is not None, "--to kafka")
     position = ""
@@ -91,30 +80,6 @@ def import_(
         _put_account(account, source, memory, position)
     account.check(path)
     return 0
-
-
-class Source:
-    """An export about to be read."""
-
-    def __init__(self, format_: str, path: Path, workspace: str | None) -> None:
-        from streammem.connectors import CONNECTORS, Report, recognise
-
-        self.format = (recognise(path) if format_ == "auto" else format_) or "auto"
-        if self.format not in CONNECTORS:
-            known = "; ".join(f"{name}: {connector.description}" for name, connector in CONNECTORS.items())
-            if format_ != "auto":
-                raise SettingsError(f"there is no format {format_!r}: it can be {', '.join(CONNECTORS)} or auto")
-            raise SourceError(f"{path}: {'no known format' if path.exists() else 'no such file or folder'} ({known})")
-        self.path = path
-        self.report: Report = Report()
-        self._read = CONNECTORS[self.format].read
-        self._workspace = workspace or ""
-
-    def events(self) -> Iterator[Event]:
-        """Draw the events; the first one raises SourceError when the source cannot be read at all."""
-        from streammem.connectors import Given
-
-        return self._read(self.path, self.report, Given(workspace=self._workspace))
 
 
 async def _import(source: Source, account: Account, path: Path, settings: Settings) -> None:
@@ -135,7 +100,7 @@ async def _produce(source: Source, account: Account, settings: Settings) -> str:
     position = ""
     try:
         with Progress({"read": "producing"}) as progress:
-            async for done in exchange.produce(account.usable(account.count(source.events()))):
+            async for done in exchange.produce(account.count(source.events())):
                 account.accepted = done.count
                 progress.acknowledge(done.count)
                 progress("read", done.count - progress.done("read"))
@@ -164,17 +129,7 @@ async def load(memory: Memory, events: Iterator[Event], account: Account, progre
 
 
 def _put_account(account: Account, source: Source, memory: Path | None, position: str) -> None:
-    report = account.to_json()
-    title = f"Imported {source.path} into {memory or 'Kafka'} in {duration(account.seconds)}"
-    totals = {name: report[name] for name in ("read", "messages", "accepted", "duplicates", "messages_per_s")}
-    shown.put_counts(title, totals)
-    for name in ("rejected", "ignored", "skipped", "gaps"):
-        if report[name]:
-            shown.put_counts(name.capitalize(), report[name])
-    for example in report["examples"]:
-        sys.stdout.write(shown.line(f"  {example['reason']} at {example['origin'] or '?'}: {example['detail']}") + "\n")
-    for note in report["notes"]:
-        sys.stdout.write(shown.line(f"  note: {note}") + "\n")
+    account.put(f"Imported {source.path} into {memory or 'Kafka'} in {duration(account.seconds)}")
     if account.accepted or account.duplicates:
         how = f"--memory {memory}" if memory else f'--via kafka --wait-for "{position}"'
         sys.stdout.write(f'Now ask it: streammem ask "..." {how}\n')

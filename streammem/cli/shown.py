@@ -60,21 +60,21 @@ def say(text: str) -> None:
     sys.stderr.flush()
 
 
-def console(width: int | None = None) -> Console:
-    """Where results for people go, as wide as the terminal unless `width` says otherwise.
+def console(width: int | None = None, *, err: bool = False) -> Console:
+    """Where results for people go (`err`: what is told beside them), as wide as the terminal or `width`.
 
     Give it Text, never strings with chat in them: those would be read as markup.
     """
     from rich.console import Console
 
-    return Console(width=width, markup=False, emoji=False, highlight=False)
+    return Console(width=width, stderr=err, markup=False, emoji=False, highlight=False)
 
 
-def put_counts(title: str, counts: Mapping[str, Any]) -> None:
+def put_counts(title: str, counts: Mapping[str, Any], *, err: bool = False) -> None:
     """Print names and numbers under a title, aligned."""
     from rich.text import Text
 
-    out = console()
+    out = console(err=err)
     out.print(Text(title, style="bold"), soft_wrap=True)
     width = max((len(name) for name in counts), default=0)
     for name, value in counts.items():

@@ -12,7 +12,10 @@ from streammem.cli import opening
 from streammem.cli.running import run
 
 RolesArgument = Annotated[
-    list[str], typer.Argument(metavar="ROLE...", help="ingest, structure, index, summarize, query, or all.")
+    list[str],
+    typer.Argument(
+        metavar="ROLE...", help="receive, connect, ingest, structure, index, summarize, query; or all, but receive."
+    ),
 ]
 
 
@@ -20,6 +23,8 @@ def worker(roles: RolesArgument) -> int:
     """Work in one or several roles until SIGTERM or Ctrl-C. More processes of a role share its work.
 
     \b
+    receive    listens for what Slack and Microsoft Graph post; not one of `all`
+    connect    what products send, raw and wrapped, to messages and directory
     ingest     validates what arrives and appends it to the log
     structure  log to sequences, placements and bridges in Redis
     index      log to vectors in Qdrant
@@ -28,14 +33,16 @@ def worker(roles: RolesArgument) -> int:
 
     Servers are named by settings: STREAMMEM_KAFKA__BOOTSTRAP, STREAMMEM_REDIS__URL, STREAMMEM_VECTORS__URL. Without a
     Qdrant server the vectors are in the directory STREAMMEM_VECTORS__PATH, and index, summarize and query have to be
-    one process: `streammem worker index summarize query`. A server that is away is waited for.
+    one process: `streammem worker index summarize query`. A server that is away is waited for. `receive` needs
+    STREAMMEM_RECEIVE__SLACK_SIGNING_SECRET or STREAMMEM_RECEIVE__TEAMS_CLIENT_STATE, or both.
     """  # noqa: D301 - click wants the backspace
     from streammem.cli import logs
     from streammem.workers import run as workers
 
-    chosen = list(dict.fromkeys(workers.ROLES if "all" in roles else roles))
-    if unknown := [role for role in chosen if role not in workers.ROLES]:
-        raise typer.BadParameter(f"there is no role {unknown[0]!r}: it can be {', '.join(workers.ROLES)} or all")
+    known = (workers.RECEIVE, *workers.ROLES)
+    chosen = list(dict.fromkeys(each for role in roles for each in (workers.ROLES if role == "all" else (role,))))
+    if unknown := [role for role in chosen if role not in known]:
+        raise typer.BadParameter(f"there is no role {unknown[0]!r}: it can be {', '.join(known)} or all")
     settings = opening.settings()
     logs.configure(settings, at_least="info")
 

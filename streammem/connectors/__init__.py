@@ -15,7 +15,7 @@ from streammem.connectors.connector import Connector, Given, Payloads
 from streammem.connectors.report import Gap, Report
 from streammem.connectors.slack import export as slack_export
 
-__all__ = ["CONNECTORS", "Connector", "Gap", "Given", "Payloads", "Report", "recognise"]
+__all__ = ["ALIASES", "CONNECTORS", "Connector", "Gap", "Given", "Payloads", "Report", "recognise"]
 
 CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     {
@@ -27,6 +27,10 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
     }
 )
 """By name; `recognise` asks them in this order."""
+
+
+ALIASES: Mapping[str, str] = MappingProxyType({"rocketchat": "rocketchat-mongo", "slackdump": "slack-export"})
+"""Other names that formats go by."""
 
 
 def recognise(path: Path) -> str | None:

@@ -134,6 +134,11 @@ class Report:
         if len(self.gap_examples) < EXAMPLES:
             self.gap_examples.append(Gap(reason, origin, missing))
 
+    def miss_days(self) -> None:
+        """Take note of days that seem to be missing. Call it when all has been read."""
+        for day in missing_days(self.days):
+            self.gap("missing-day", day.isoformat())
+
     def take_refusals(self) -> list[Refusal]:
         """The refusals since the last call, for the dead-letter store."""
         taken, self.refusals = self.refusals, []

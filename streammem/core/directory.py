@@ -1,4 +1,4 @@
-"""What is known of people and channels, applied when reading: names, types, membership, who may see what.
+"""What is known of people, groups and channels, applied when reading: names, types, membership, who may see what.
 
 Directory facts never re-route a message (design §3). An unknown channel is private; an unknown name is a stub.
 """
@@ -7,12 +7,25 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from streammem.records import ChannelEvent, DirectoryEvent, MembershipEvent, UserEvent
+import msgspec
+
+from streammem.core.registers import number
+from streammem.records import (
+    AttributeEvent,
+    ChannelEvent,
+    DirectoryEvent,
+    GroupEvent,
+    MembershipEvent,
+    TieEvent,
+    UserEvent,
+)
 
 _SPACE = re.compile(r"[\s_]+")
+_MACHINE_ID = re.compile(r"(?<![\w@#])([@#])([A-Z](?=[A-Z]*[0-9])[A-Z0-9]{6,})\b")
+_CHANNEL_TYPES = frozenset({"public", "private", "dm", "group_dm", "thread"})
 
 
 def fold(name: str) -> str:
@@ -23,13 +36,18 @@ def fold(name: str) -> str:
 class Directory:
     """The directory of one workspace: an immutable reading of its facts.
 
-    Names resolve to every entity that bears them; deciding among several is the caller's.
+    Names resolve to every entity that bears them; deciding among several is the caller's. Ids that are tied are one
+    person, or one channel: whatever is known of one of them holds for all.
     """
 
     def __init__(self, facts: Iterable[DirectoryEvent] = ()) -> None:
         self.users: dict[str, UserEvent] = {}
         self.channels: dict[str, ChannelEvent] = {}
+        self.groups: dict[str, GroupEvent] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
+        changes: list[AttributeEvent] = []
+        same: list[tuple[str, str]] = []
+        formers: list[TieEvent] = []
         for fact in facts:
             if isinstance(fact, MembershipEvent):
                 if fact.present:
@@ -38,56 +56,188 @@ class Directory:
                 self.channels[fact.id] = fact
             elif isinstance(fact, UserEvent):
                 self.users[fact.id] = fact
+                same.extend((fact.id, other) for other in fact.same_as)
+            elif isinstance(fact, GroupEvent):
+                self.groups[fact.id] = fact
+            elif isinstance(fact, AttributeEvent):
+                changes.append(fact)
+            elif fact.present:
+                same.extend([(fact.id, fact.same_as)] if fact.entity == "user" else [])
+                formers.extend([fact] if fact.entity == "channel" else [])
+        self._apply(changes)
+        self._persons = _united(same)
+        self._in_use = _followed(formers)
+        self._formers: defaultdict[str, list[str]] = defaultdict(list)
+        for former, used in sorted(self._in_use.items()):
+            self._formers[used].append(former)
+
+    def _apply(self, changes: Iterable[AttributeEvent]) -> None:
+        """Let single attributes stand over older full states."""
+        for change in changes:
+            if change.entity == "user" and change.attribute in ("name", "title"):
+                user = self.users.get(change.id) or UserEvent(workspace=change.workspace, id=change.id)
+                if _newer(change.version, user.version):
+                    self.users[change.id] = msgspec.structs.replace(user, **{change.attribute: change.value})
+            elif change.entity == "channel" and change.attribute != "title":
+                channel = self.channels.get(change.id) or ChannelEvent(workspace=change.workspace, id=change.id)
+                if _newer(change.version, channel.version):
+                    self.channels[change.id] = _changed(channel, change)
+
+    # ------------------------------------------------------------------------------------------------ identity
+
+    def person(self, user: str) -> str:
+        """The one id that stands for all ids of a person; the id itself for nearly everybody."""
+        return self._persons.get(user, user)
+
+    def ids_of(self, user: str) -> tuple[str, ...]:
+        """All ids of a person."""
+        one = self.person(user)
+        return tuple(sorted({one, *(other for other, person in self._persons.items() if person == one)}))
+
+    def in_use(self, channel: str) -> str:
+        """The id that a channel has now."""
+        return self._in_use.get(channel, channel)
+
+    def ids_of_channel(self, channel: str) -> tuple[str, ...]:
+        """All ids that a channel has had, the one in use first."""
+        used = self.in_use(channel)
+        return (used, *self._formers.get(used, ()))
+
+    @property
+    def has_former_channels(self) -> bool:
+        """Whether any channel has changed its id."""
+        return bool(self._in_use)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether anybody has several ids."""
+        return bool(self._persons)
+
+    # ------------------------------------------------------------------------------------------------ audience
 
     def is_public(self, channel: str) -> bool:
         """Whether the whole workspace may read the channel now."""
-        known = self.channels.get(channel)
+        known = self.channels.get(self.in_use(channel))
         return known is not None and known.present and known.type == "public"
 
     def visible(self, channel: str, asker: str | None) -> bool:
         """Whether `asker` may read the channel now (design §5, Audience). Fail closed."""
-        return self.is_public(channel) or (asker is not None and channel in self._members.get(asker, ()))
+        return self.is_public(channel) or (asker is not None and channel in self._channels_of(asker))
 
     def private_channels_of(self, asker: str | None) -> frozenset[str]:
         """The channels that `asker` reads by membership, not because everybody may."""
-        return frozenset(c for c in self._members.get(asker or "", ()) if not self.is_public(c))
+        return frozenset(c for c in self._channels_of(asker or "") if not self.is_public(c))
+
+    def _channels_of(self, asker: str) -> set[str]:
+        """The channels that a person is a member of under any of its ids, under all their ids."""
+        joined = {channel for user in self.ids_of(asker) for channel in self._members.get(user, ())}
+        return {other for channel in joined for other in self.ids_of_channel(channel)} if self._in_use else joined
 
     @cached_property
     def public_channels(self) -> frozenset[str]:
         """The channels that everybody in the workspace may read now."""
-        return frozenset(c for c in self.channels if self.is_public(c))
+        return frozenset(c for c in (*self.channels, *self._in_use) if self.is_public(c))
+
+    # --------------------------------------------------------------------------------------------------- names
 
     def user_name(self, user: str) -> str:
         """What people call the user; the id for a stub."""
-        known = self.users.get(user)
-        return (known.name if known else None) or user
+        ids = (user, *self.ids_of(user)) if user in self._persons else (user,)
+        names = (known.name for one in ids if (known := self.users.get(one)) and known.name)
+        return next(names, user)
 
     def user_title(self, user: str) -> str:
         """Title or role of the user, empty when the directory has none."""
-        known = self.users.get(user)
-        return (known.title or known.role or "") if known else ""
+        ids = (user, *self.ids_of(user)) if user in self._persons else (user,)
+        titles = (known.title or known.role or "" for one in ids if (known := self.users.get(one)))
+        return next(filter(None, titles), "")
 
     def channel_name(self, channel: str) -> str:
         """What people call the channel; the id when nobody said."""
-        known = self.channels.get(channel)
-        return (known.name if known else None) or channel
+        used = self.in_use(channel)
+        names = (known.name for one in (used, channel) if (known := self.channels.get(one)) and known.name)
+        return next(names, used)
+
+    def group_name(self, group: str) -> str:
+        """The handle of a user group; the id when nobody said."""
+        known = self.groups.get(group)
+        return (known.name if known else None) or group
+
+    def worded(self, text: str) -> str:
+        """A text with the names of whom it mentions by an id that only machines read (Slack's events name nobody)."""
+        return _MACHINE_ID.sub(self._name_in_text, text) if "@" in text or "#" in text else text
+
+    def _name_in_text(self, match: re.Match[str]) -> str:
+        sign, name = match[1], match[2]
+        if sign == "#":
+            return sign + self.channel_name(name) if self.in_use(name) in self.channels else match[0]
+        return sign + (self.user_name(name) if name in self.users else self.group_name(name))
 
     @cached_property
     def user_names(self) -> dict[str, frozenset[str]]:
-        """Folded name, alias or id to the users that bear it."""
+        """Folded name, alias or id to the persons that bear it."""
         names: defaultdict[str, set[str]] = defaultdict(set)
         for user in self.users.values():
             for name in (user.id, user.name or "", *user.aliases):
                 if name:
-                    names[fold(name)].add(user.id)
+                    names[fold(name)].add(self.person(user.id))
         return {name: frozenset(ids) for name, ids in names.items()}
 
     @cached_property
     def channel_names(self) -> dict[str, frozenset[str]]:
-        """Folded name, alias or id to the channels that bear it."""
+        """Folded name, alias or id to the channels that bear it or bore it."""
         names: defaultdict[str, set[str]] = defaultdict(set)
         for channel in self.channels.values():
             for name in (channel.id, channel.name or "", *channel.aliases):
                 if name:
-                    names[fold(name)].add(channel.id)
+                    names[fold(name)].add(self.in_use(channel.id))
+        for former, used in self._in_use.items():
+            names[fold(former)].add(used)
         return {name: frozenset(ids) for name, ids in names.items()}
+
+
+def _newer(change: str, state: str) -> bool:
+    """Whether an attribute stands over a full state: what a message says in passing (below 1) stands under all."""
+    return state.startswith("0.") or number(change) > number(state)
+
+
+def _changed(channel: ChannelEvent, change: AttributeEvent) -> ChannelEvent:
+    if change.attribute == "type":
+        return msgspec.structs.replace(channel, type=change.value if change.value in _CHANNEL_TYPES else "unknown")
+    return msgspec.structs.replace(channel, **{change.attribute: change.value})
+
+
+def _united(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The least id of each connected set of ids, by id."""
+    least: dict[str, str] = {}
+
+    def find(one: str) -> str:
+        while (other := least.setdefault(one, one)) != one:
+            one = other
+        return one
+
+    for a, b in pairs:
+        first, second = sorted((find(a), find(b)))
+        least[second] = first
+    return {one: find(one) for one in list(least)}
+
+
+def _followed(formers: Iterable[TieEvent]) -> dict[str, str]:
+    """The id in use of each former one. Of several that follow an id the newest counts; a circle counts for nothing."""
+    newest: dict[str, TieEvent] = {}
+    for tie in formers:
+        known = newest.get(tie.same_as)
+        if known is None or (number(tie.version), tie.id) > (number(known.version), known.id):
+            newest[tie.same_as] = tie
+    return {former: used for former in newest if (used := _end(former, newest)) != former}
+
+
+def _end(channel: str, newest: Mapping[str, TieEvent]) -> str:
+    seen = {channel}
+    at = channel
+    while at in newest:
+        at = newest[at].id
+        if at in seen:
+            return channel
+        seen.add(at)
+    return at

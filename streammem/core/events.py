@@ -142,9 +142,14 @@ def _normalise_message(event: MessageEvent) -> MessageEvent:
     if len(text) > TEXT_LIMIT:
         size = event.text_bytes or len(text.encode())
         return msgspec.structs.replace(event, text=text[:TEXT_LIMIT], text_truncated=True, text_bytes=size)
-    if not (text.strip() or event.attachments or event.kind != "message"):
+    if not (text.strip() or event.attachments or event.kind != "message" or _passed_on(event)):
         raise RejectedError("no-text", f"message {event.id!r} has neither text nor attachments")
     return event if text is event.text else msgspec.structs.replace(event, text=text)
+
+
+def _passed_on(event: MessageEvent) -> str:
+    """The words of the message that this one forwards."""
+    return (event.forwarded.text or "").strip() if event.forwarded else ""
 
 
 def _since(event: MessageEvent) -> int:
@@ -156,10 +161,10 @@ def _since(event: MessageEvent) -> int:
 
 
 def shown_text(event: MessageEvent) -> str:
-    """What a person read: the text, else what the attachments carry."""
+    """What a person read: the text, else the forwarded words, else what the attachments carry."""
     if event.text.strip():
         return event.text
-    return "\n".join(a.text or a.name or a.url or "" for a in event.attachments).strip()
+    return _passed_on(event) or "\n".join(a.text or a.name or a.url or "" for a in event.attachments).strip()
 
 
 def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Version:

@@ -111,7 +111,7 @@ def _channels(text: str, directory: Directory) -> tuple[str, ...]:
     for phrase in _phrases(text):
         named = directory.channel_names.get(fold(phrase), ())
         if named and (phrase[0] == "#" or "-" in phrase or phrase in named):
-            found.update(dict.fromkeys(sorted(named)))
+            found.update(dict.fromkeys(c for name in sorted(named) for c in directory.ids_of_channel(name)))
     return tuple(found)
 
 

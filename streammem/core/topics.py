@@ -47,6 +47,28 @@ class Topic(msgspec.Struct, frozen=True, kw_only=True):
 INPUT_BYTES = 4 * 2**20
 """Input topics take more than the log does, so that what is too large is refused with a reason and not by Kafka."""
 
+RAW_SLACK = Topic(
+    short="raw-slack",
+    name="chat.raw.slack.v1",
+    cleanup="delete",
+    retention=7 * _DAY,
+    holds="what Slack sends, as it came or in a wrapper, not trusted",
+    key="any; receive: team:channel",
+    writers="receive; bridges; dead-letters replay",
+    readers="connect",
+    max_bytes=INPUT_BYTES,
+)
+RAW_TEAMS = Topic(
+    short="raw-teams",
+    name="chat.raw.teams.v1",
+    cleanup="delete",
+    retention=7 * _DAY,
+    holds="what Microsoft Graph sends of Teams, as it came or in a wrapper, not trusted",
+    key="any; receive: tenant:channel",
+    writers="receive; bridges; dead-letters replay",
+    readers="connect",
+    max_bytes=INPUT_BYTES,
+)
 MESSAGES = Topic(
     short="messages",
     name="chat.messages.v1",
@@ -54,7 +76,7 @@ MESSAGES = Topic(
     retention=7 * _DAY,
     holds="canonical messages and reactions, not trusted",
     key="workspace:channel",
-    writers="exporters; import --to kafka; dead-letters replay",
+    writers="exporters; connect; import --to kafka; dead-letters replay",
     readers="ingest",
     max_bytes=INPUT_BYTES,
 )
@@ -65,7 +87,7 @@ DIRECTORY = Topic(
     retention=7 * _DAY,
     holds="users, channels and memberships, not trusted",
     key="entity",
-    writers="exporters; import --to kafka; dead-letters replay",
+    writers="exporters; connect; import --to kafka; dead-letters replay",
     readers="ingest",
     max_bytes=INPUT_BYTES,
 )
@@ -89,7 +111,7 @@ DEAD_LETTERS = Topic(
     retention=28 * _DAY,
     holds="records that could not be used: reason, origin, the first KiB",
     key="as the record's own",
-    writers="every role",
+    writers="every role that reads",
     readers="dead-letters; status",
 )
 QUERIES = Topic(
@@ -112,7 +134,7 @@ ANSWERS = Topic(
     writers="query",
     readers="who asked",
 )
-TOPICS = (MESSAGES, DIRECTORY, LOG, DEAD_LETTERS, QUERIES, ANSWERS)
+TOPICS = (RAW_SLACK, RAW_TEAMS, MESSAGES, DIRECTORY, LOG, DEAD_LETTERS, QUERIES, ANSWERS)
 
 
 def named(prefix: str, topic: Topic) -> str:
@@ -125,8 +147,27 @@ def group_of(prefix: str, role: str) -> str:
     return f"{prefix}streammem-{role}"
 
 
-READS = {"ingest": (MESSAGES, DIRECTORY), "structure": (LOG,), "index": (LOG,), "query": (QUERIES,)}
+RAW = (RAW_SLACK, RAW_TEAMS)
+READS = {
+    "connect": RAW,
+    "ingest": (MESSAGES, DIRECTORY),
+    "structure": (LOG,),
+    "index": (LOG,),
+    "query": (QUERIES,),
+}
 """The topics that the consumer group of each role reads; `summarize` looks for its work in the store."""
+USES = {
+    "receive": RAW,
+    "connect": (*RAW, MESSAGES, DIRECTORY, DEAD_LETTERS),
+    "ingest": (MESSAGES, DIRECTORY, LOG, DEAD_LETTERS),
+    "structure": (LOG, DEAD_LETTERS),
+    "index": (LOG, DEAD_LETTERS),
+    "summarize": (DEAD_LETTERS,),
+    "query": (QUERIES, ANSWERS, DEAD_LETTERS),
+}
+"""The topics that each role reads or writes."""
+REPLAYED = (*RAW, MESSAGES, DIRECTORY, QUERIES)
+"""The topics to which a record that was given up may be sent again: only `ingest` writes the log."""
 
 
 def _quoted(*parts: str) -> str:

@@ -43,7 +43,8 @@ async def answer(query: Query, desk: Desk) -> Answer:
     watch = Watch()
     query = await resolve(query, desk)
     visible = visible_to(query, desk.directory)
-    spec = parse(query.text, query.asker, desk.directory, desk.rules, query.as_of or FOREVER // 4)
+    asker = desk.directory.person(query.asker) if query.asker else None
+    spec = parse(query.text, asker, desk.directory, desk.rules, query.as_of or FOREVER // 4)
     spec = within(spec, visible.channels)
     watch.lap("parse")
     vector = (await asyncio.to_thread(desk.embedder.encode, [query.text]))[0]
@@ -76,7 +77,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
         question=query.text,
         asker=query.asker,
         as_of=query.as_of,
-        evidence=tuple(_evidence(sight[uid], ways, directory) for uid, ways in chosen.found.items()),
+        evidence=tuple(_evidence(sight.said(uid), ways, directory) for uid, ways in chosen.found.items()),
         headers=tuple(shown),
         tokens=chosen.tokens + sum(cost for header, cost in dict(room).items() if header in shown),
         abstained=abstained,
@@ -133,12 +134,12 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
         uid=version.uid,
         id=version.id,
         workspace=version.workspace,
-        channel=version.channel,
+        channel=directory.in_use(version.channel),
         channel_name=directory.channel_name(version.channel),
         user=version.user,
         user_name=directory.user_name(version.user),
         ts=version.ts,
-        text=version.text,
+        text=directory.worded(version.text),
         reply_to=native_id(version.reply_to) or None,
         permalink=version.permalink or None,
         edited=version.since > version.ts,

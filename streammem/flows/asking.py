@@ -55,7 +55,7 @@ class Counter:
             self._store.applied(STRUCTURED), self._store.applied(INDEXED), self._store.workspaces()
         )
         position = {STRUCTURED: structured, INDEXED: indexed}
-        query = msgspec.structs.replace(query, workspace=query.workspace or _only(known))
+        query = msgspec.structs.replace(query, workspace=query.workspace or only(known))
         if query.workspace not in known:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
         directory = await self.directory(query.workspace)
@@ -72,7 +72,8 @@ class Counter:
         return known[1]
 
 
-def _only(workspaces: list[str]) -> str:
+def only(workspaces: list[str]) -> str:
+    """The one workspace of a memory. Raises QueryError when there is another number of them."""
     if len(workspaces) > 1:
         raise QueryError(f"this memory has several workspaces, name one of them: {', '.join(workspaces)}")
     if not workspaces:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
 
-from streammem.core import bridges, forest, routing
+from streammem.core import bridges, routing
 from streammem.core.retrieval import complete
 from streammem.core.retrieval.assemble import Candidate
 from streammem.core.retrieval.complete import Hop
 from streammem.core.retrieval.route import Tree
 from streammem.flows.seeding import Findings
 from streammem.flows.sight import Desk
-from streammem.ports import Stand
 from streammem.records import Bridge, Found, Leaf, Version
 
 
@@ -52,11 +51,12 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
     await sight.see(ends)
     await sight.weigh(ends)
     stands = await sight.stands(ends)
+    ends_in = {uid: [sight.tree_of(s.sequence) for s in some] for uid, some in stands.items()}
     trees = {tree for uid in pool for tree in found.hosts().get(uid, ())}
     followed = [
         bridge
         for some in links
-        if (bridge := complete.hop(some, sight.cosine, lambda uid: _outside(stands.get(uid, ()), trees, uid, pool)))
+        if (bridge := complete.hop(some, sight.cosine, lambda uid: _outside(ends_in.get(uid, ()), trees, uid, pool)))
     ]
     places = [(stand.sequence, stand.rank) for bridge in followed for stand in stands[bridge.target][:1]]
     near = await sight.near(places, numbers.window, numbers.window + 1)
@@ -71,15 +71,15 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
     ]
 
 
-def _outside(stands: Iterable[Stand], trees: set[Tree], uid: str, pool: Many[str]) -> bool:
+def _outside(stands: Iterable[Tree], trees: set[Tree], uid: str, pool: Many[str]) -> bool:
     """Whether an endpoint brings a tree that the pool does not have."""
-    return uid not in pool and any(forest.tree_of(s.sequence) not in trees for s in stands)
+    return uid not in pool and any(tree not in trees for tree in stands)
 
 
 async def _bridges(leaves: Many[Version], found: Findings, desk: Desk) -> list[list[Bridge]]:
     """The reply and identifier bridges at each leaf, as far as the asker sees their ends."""
     sight, numbers = found.sight, desk.numbers
-    answers = await desk.store.answers([v.uid for v in leaves])
+    answers = await sight.answers([v.uid for v in leaves])
     await sight.see(leaf.uid for some in answers for leaf in some)
     carriers = await _carriers(leaves, found, desk)
     out = []

@@ -10,10 +10,23 @@ from collections.abc import Sequence as Many
 from streammem.core import events as canonical
 from streammem.core import indexing, positions
 from streammem.core.directory import Directory
+from streammem.core.erasure import mark_of, marks_on
 from streammem.core.identifiers import Rules
+from streammem.flows.erasing import forbidding, kept, refused_messages
 from streammem.flows.structure import marks_of, versions_of
 from streammem.ports import Embedder, MessagePoint, StructureStore, VectorIndex, Vectors
-from streammem.records import FOREVER, ChannelEvent, LogEntry, MessageEvent, Naming, UserEvent, Version
+from streammem.records import (
+    FOREVER,
+    AttributeEvent,
+    ChannelEvent,
+    ErasureEvent,
+    LogEntry,
+    MessageEvent,
+    Naming,
+    TieEvent,
+    UserEvent,
+    Version,
+)
 
 APPLIED = "index"
 """The name of this flow's offset in the store."""
@@ -31,17 +44,37 @@ async def index(
     Pieces may be indexed in any order and by several processes at once: whatever another one may write meanwhile is
     read again after the own write (design §3).
     """
-    versions = versions_of(entries, rules)
-    events = [e.event for e in entries if isinstance(e.event, MessageEvent)]
+    marks = await _forget(entries, store, vectors)  # 0. what is forgotten leaves
+    remembered = kept(entries, marks)
+    versions = versions_of(remembered, rules)
+    events = [e.event for e in remembered if isinstance(e.event, MessageEvent)]
     said = {v.key: event for v, event in zip(versions, events, strict=True)}
     uids = list(dict.fromkeys(v.uid for v in versions))
     await _add(versions, said, store, vectors, embedder)  # 1. the points
     await vectors.lower(await _ends(uids, store))  # 2. what newer versions end
-    named = await _rename(entries, versions, store, vectors, embedder)  # 3. what was worded with names of before
+    await _forget(entries, store, vectors)  # again: an erasure may have come between
+    named = await _rename(remembered, versions, store, vectors, embedder)  # 3. what was worded with names of before
     await vectors.flush()  # 4. durable
     await store.mark_due(await marks_of(named, store))  # 5. summaries over those
     if entries:
         await store.advance(APPLIED, positions.after(entries))  # 6. last: the offset
+
+
+async def _forget(entries: Many[LogEntry], store: StructureStore, vectors: VectorIndex) -> set[str]:
+    """Remove the points of all that these entries erase, and of messages that marks refuse. Return the marks."""
+    marks = await forbidding(entries, store)
+    marks |= refused_messages(entries, marks)
+    gone: defaultdict[str, tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, ErasureEvent):
+            uids, users = gone[event.workspace]
+            uids.add(mark_of(event)) if event.entity == "message" else users.add(event.id)
+        elif isinstance(event, MessageEvent) and marks.intersection(marks_on(event)):
+            gone[event.workspace][0].add(canonical.uid(event.workspace, event.channel.id, event.id))
+    for workspace, (uids, users) in gone.items():
+        await vectors.erase(workspace, sorted(uids), sorted(users))
+    return marks
 
 
 async def _ends(uids: Many[str], store: StructureStore) -> dict[str, int]:
@@ -115,6 +148,9 @@ def _entities(
             users[fact.workspace].add(fact.id)
         elif isinstance(fact, ChannelEvent):
             channels[fact.workspace].add(fact.id)
+        elif isinstance(fact, AttributeEvent | TieEvent):
+            ids = {fact.id, fact.same_as} if isinstance(fact, TieEvent) else {fact.id}
+            (users if fact.entity == "user" else channels)[fact.workspace] |= ids
     return users, channels
 
 

@@ -46,7 +46,7 @@ class Findings(msgspec.Struct):
 
     def hosts(self) -> dict[str, set[Tree]]:
         """The trees of each message."""
-        return {uid: {forest.tree_of(s.sequence) for s in stands} for uid, stands in self.stands.items()}
+        return {uid: {self.sight.tree_of(s.sequence) for s in stands} for uid, stands in self.stands.items()}
 
 
 async def seeded(spec: QuerySpec, visible: Visible, vector: Vectors, query: Query, desk: Desk) -> Findings:
@@ -75,7 +75,7 @@ async def routed(found: Findings, visible: Visible, vector: Vectors, desk: Desk)
     first = _plain(found, desk, visible.moment)
     best = prior.ordered(first)[: desk.numbers.context_anchors]
     found.stands = await found.sight.stands(best)
-    trees = [[(forest.tree_of(node.sequence), score) for node, score in some] for some in scored]
+    trees = [[(found.sight.tree_of(node.sequence), score) for node, score in some] for some in scored]
     voters = [s for s in found.seeds if s.uid in found.stands]
     signals = {
         "leaf2tree": route.leaf2tree(voters, found.hosts()),
@@ -109,10 +109,13 @@ async def _habits(found: Findings, visible: Visible, desk: Desk) -> Habits:
     asker = found.spec.asker
     if asker is None:
         return Habits()
-    known = await desk.store.sequences(visible.workspace, "actor", asker)
-    own = [
-        s for s in known if s.branch == routing.AUTHORED and (visible.channels is None or s.channel in visible.channels)
+    known = [
+        s
+        for one in desk.directory.ids_of(asker)
+        for s in await desk.store.sequences(visible.workspace, "actor", one)
+        if s.branch == routing.AUTHORED
     ]
+    own = [s for s in known if visible.channels is None or s.channel in visible.channels]
     counts = await desk.store.ranks([(s, _end(visible)) for s in own])
     busiest = sorted(zip(counts, own, strict=True), reverse=True)[:8]
     spans = [Span(s, max(0, n - _HISTORY // 8), n) for n, s in busiest]
@@ -214,7 +217,7 @@ async def _around(found: Findings, best: list[str], desk: Desk) -> list[str]:
     places = [s for uid in best for s in found.stands.get(uid, ()) if s.sequence.view == "channel"]
     windows = await desk.store.leaves([around(s, reach) for s in places])
     roots = {uid: found.pool[uid].thread for uid in best}
-    threads = dict(zip(roots.values(), await desk.store.answers(list(roots.values())), strict=True))
+    threads = dict(zip(roots.values(), await sight.answers(list(roots.values())), strict=True))
     uids = [leaf.uid for leaves in windows for leaf in leaves] + list(roots.values())
     for place, (uid, root) in enumerate(roots.items()):
         width = numbers.pool_cap // 2 if place < numbers.voters else 4 * reach

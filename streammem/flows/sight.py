@@ -8,9 +8,9 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from streammem.core import registers, routing, summaries
+from streammem.core import forest, registers, routing, summaries
 from streammem.core.directory import Directory, fold
-from streammem.core.events import channel_of
+from streammem.core.events import channel_of, native_id
 from streammem.core.events import uid as uid_of
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
@@ -74,7 +74,7 @@ def visible_to(query: Query, directory: Directory) -> Visible:
     channels = None if query.everything else directory.public_channels | mine
     audiences = None if query.everything else frozenset({"public", *mine})
     if query.channels:
-        wanted = frozenset(query.channels)
+        wanted = frozenset(other for c in query.channels for other in directory.ids_of_channel(c))
         channels = wanted if channels is None else channels & wanted
     return Visible(
         workspace=query.workspace,
@@ -103,14 +103,66 @@ class Sight:
         self._desk, self._wanted, self._vector = desk, visible, vector
         self._moment = query.as_of
         self._seen: dict[str, Version | None] = {}
+        self._said: dict[str, Version] = {}
         self._cosines: dict[str, float] = {}
 
     async def see(self, uids: Iterable[str]) -> None:
         """Look at these messages."""
         new = [uid for uid in dict.fromkeys(uids) if uid not in self._seen and self._reads(uid)]
-        for uid, known in zip(new, await self._desk.store.versions(new), strict=True):
-            version = registers.as_of(known, self._moment)
-            self._seen[uid] = version if version is not None and self._may(version) else None
+        for uid, version in zip(new, await self._standing(new), strict=True):
+            mine = version is not None and version.uid == uid and self._may(version)
+            self._seen[uid] = version if mine else None
+        if self._desk.directory.has_former_channels:
+            await self._follow(new)
+        if self._desk.directory.has_ties:
+            self._unite(new)
+
+    async def _standing(self, uids: Many[str]) -> list[Version | None]:
+        """What stands of each message, whichever of its channel's ids it was said under."""
+        names = [self._names(uid) for uid in uids]
+        found = iter(await self._desk.store.versions([name for some in names for name in some]))
+        known = [[version for _ in some for version in next(found)] for some in names]
+        return [registers.as_of(some, self._moment) for some in known]
+
+    def _names(self, uid: str) -> list[str]:
+        """The uids of a message under all ids that its channel has had."""
+        channels = self._desk.directory.ids_of_channel(channel_of(uid))
+        return [uid] if len(channels) == 1 else [uid_of(self._wanted.workspace, c, native_id(uid)) for c in channels]
+
+    async def _follow(self, uids: Iterable[str]) -> None:
+        """Let replies and threads name their target as it stands, across a change of the channel's id."""
+        moved = [v for uid in uids if (v := self.get(uid)) is not None and (v.reply_to or v.thread)]
+        targets = list(dict.fromkeys(t for v in moved for t in (v.reply_to, v.thread) if t))
+        standing = dict(zip(targets, await self._standing(targets), strict=True))
+        names = {target: version.uid if version else target for target, version in standing.items()} | {"": ""}
+        for v in moved:
+            self._seen[v.uid] = msgspec.structs.replace(v, reply_to=names[v.reply_to], thread=names[v.thread])
+
+    def _unite(self, uids: Iterable[str]) -> None:
+        """Let every person have one id; `said` tells which ones a message was said with."""
+        person = self._desk.directory.person
+        for uid in uids:
+            if (version := self.get(uid)) is not None:
+                self._said[uid] = version
+                mentions = tuple(sorted(set(map(person, version.mentions))))
+                self._seen[uid] = msgspec.structs.replace(version, user=person(version.user), mentions=mentions)
+
+    def said(self, uid: str) -> Version:
+        """A message that was looked at, with the ids that it was said with."""
+        return self._said.get(uid) or self[uid]
+
+    async def answers(self, uids: Many[str]) -> list[tuple[Leaf, ...]]:
+        """The leaves that answer each message, under all ids that its channel has had."""
+        names = [self._names(uid) for uid in uids]
+        found = iter(await self._desk.store.answers([name for some in names for name in some]))
+        return [tuple(sorted({leaf for _ in some for leaf in next(found)})) for some in names]
+
+    def tree_of(self, sequence: Sequence) -> tuple[str, str]:
+        """The tree that a sequence belongs to: a person has one, and so has a channel, whatever ids they have had."""
+        view, tree = forest.tree_of(sequence)
+        if view == "actor":
+            return view, self._desk.directory.person(tree)
+        return view, self._desk.directory.in_use(tree) if view == "channel" else tree
 
     async def near(self, places: Many[tuple[Sequence, int]], before: int, after: int) -> list[list[Version]]:
         """For each rank of a sequence, up to `before` visible leaves that stand before it and `after` from there on.
@@ -145,7 +197,7 @@ class Sight:
         if version is None:
             return False
         answered = {t: (v,) for t in routing.targets_of(version) if (v := self.get(t)) is not None}
-        return routing.belongs(sequence, version, answered)
+        return routing.belongs(sequence, self.said(uid), answered)
 
     def _visible(self, leaves: Iterable[Leaf]) -> list[Version]:
         return [version for leaf in leaves if (version := self.get(leaf.uid)) is not None]

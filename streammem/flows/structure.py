@@ -9,9 +9,21 @@ from streammem.core import events as canonical
 from streammem.core import forest, positions, routing
 from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
-from streammem.core.registers import fact_order
+from streammem.core.registers import fact_key, fact_order
+from streammem.flows.erasing import let_in
 from streammem.ports import Fact, Span, StructureStore
-from streammem.records import ChannelEvent, Entry, Event, Leaf, LogEntry, MessageEvent, Sequence, Version
+from streammem.records import (
+    AttributeEvent,
+    ChannelEvent,
+    Entry,
+    Event,
+    Leaf,
+    LogEntry,
+    MessageEvent,
+    Sequence,
+    TieEvent,
+    Version,
+)
 
 APPLIED = "structure"
 """The name of this flow's offset in the store."""
@@ -31,17 +43,17 @@ def versions_of(entries: Iterable[LogEntry], rules: Rules) -> list[Version]:
 async def grow(entries: Many[LogEntry], store: StructureStore, rules: Rules) -> None:
     """Place a piece of the log in every sequence it belongs to. Running it again changes nothing.
 
-    Every effect is grow-only, so pieces may come in any order and more than once. Marks come after what they
-    mark, and always, also on redelivery: a mark must not be lost.
+    Every effect but erasure is grow-only, so pieces may come in any order and more than once. Marks come after what
+    they mark, and always, also on redelivery: a mark must not be lost.
     """
-    versions = versions_of(entries, rules)
-    events = [e.event for e in entries]
+    remembered, facts = await let_in(entries, store)  # 0. what is forgotten leaves, or does not come in
+    versions = versions_of(remembered, rules)
+    events = [e.event for e in remembered]
     own = routing.entries_of(versions)
     await store.register(versions)  # 1. what each message said
     await store.enter(own)  # 2. leaves of its own
     await store.link(routing.answerings_of(versions))  # 3. who answers whom
     inherited = await _complete_threads(versions, store)  # 4. leaves that threads add
-    facts = canonical.facts_of(events)
     repealed = await _repealed(facts, events, store)
     await store.mark_due(repealed)  # 5. what turns private or public: once it is learned, nobody can tell any more
     await store.learn(facts)  # 6. people and channels
@@ -99,23 +111,34 @@ async def _repealed(facts: Iterable[Fact], events: Iterable[Event], store: Struc
 
     A stated channel is looked at on every delivery. A hint in passing is looked at only when it turns the channel.
     """
-    touched = [f for f in facts if isinstance(f, ChannelEvent)]
-    looked_at = {(f.workspace, f.id) for f in events if isinstance(f, ChannelEvent)}
+    touched = [f for f in facts if _about_channel(f)]
+    looked_at = {(f.workspace, id_) for f in events for id_ in _about_channel(f)}
     for workspace in sorted({f.workspace for f in touched}):
-        before = {f.id: f for f in await store.facts(workspace) if isinstance(f, ChannelEvent)}
+        before = {fact_key(f): f for f in await store.facts(workspace) if _about_channel(f)}
         after = dict(before)
         for fact in touched:
-            if fact.workspace == workspace and (fact.id not in after or _rank(fact) > _rank(after[fact.id])):
-                after[fact.id] = fact
+            name = fact_key(fact)
+            if fact.workspace == workspace and (name not in after or _rank(fact) > _rank(after[name])):
+                after[name] = fact  # type: ignore[assignment]
         was, will_be = Directory(before.values()), Directory(after.values())
-        looked_at.update((workspace, c) for c in after if was.is_public(c) != will_be.is_public(c))
+        channels = {id_ for f in after.values() for id_ in _about_channel(f)}
+        looked_at.update((workspace, c) for c in channels if was.is_public(c) != will_be.is_public(c))
     marks: list[Mark] = []
     for workspace, channel in sorted(looked_at):
         marks.extend(await _leaves_in(routing.channel_sequence(workspace, channel), store))
     return marks
 
 
-def _rank(fact: ChannelEvent) -> tuple[str, bool, str]:
+def _about_channel(fact: Event) -> tuple[str, ...]:
+    """The channels whose audience a fact may decide."""
+    if isinstance(fact, ChannelEvent):
+        return (fact.id,)
+    if isinstance(fact, AttributeEvent) and (fact.entity, fact.attribute) == ("channel", "type"):
+        return (fact.id,)
+    return (fact.id, fact.same_as) if isinstance(fact, TieEvent) and fact.entity == "channel" else ()
+
+
+def _rank(fact: Fact) -> tuple[str, bool, str]:
     return fact_order(fact, canonical.content_hash(fact))
 
 

@@ -137,7 +137,8 @@ async def _stretch(due: Due, bench: Bench, directory: Directory) -> _Stretch:
     sequence, k = due.sequence, bench.k
     (total,) = await bench.store.sizes([sequence])
     if not summaries.read_by_everyone(sequence):
-        (rank,) = await bench.store.ranks([(sequence, due.earliest)])
+        (first,) = await bench.store.ranks([(sequence, due.earliest)])
+        rank = min(first, max(total - 1, 0))  # the last node too: it may be a root now
         (leaves,) = await bench.store.leaves([Span(sequence, rank // k * k, total)])
         return _Stretch(rank // k * k, total, total, leaves)
     (pooled,) = await bench.store.leaves([Span(sequence, 0, total)])
@@ -217,12 +218,33 @@ async def _demote(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: B
 
 
 async def _vacate(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
-    """Drop the nodes that stand over nothing any more, because channels that were pooled here are no longer public."""
+    """Drop the nodes that stand over nothing any more.
+
+    Channels that were pooled here are no longer public, or leaves were erased: then the nodes behind the end that have
+    a summary are found one after the other.
+    """
     now = set(forest.nodes_from(due_now.start, due_now.size, bench.k))
     ever = [n for n in forest.nodes_from(due_now.start, due_now.total, bench.k) if n not in now]
     nodes = [NodeId(sequence, level, index) for level, index in ever]
-    draft.empty.extend(nodes)
     draft.dropped += sum(s is not None for s in await bench.store.summaries(nodes))
+    beyond = await _beyond(sequence, due_now.total, bench)
+    draft.dropped += len(beyond)
+    draft.empty.extend([*nodes, *beyond])
+
+
+async def _beyond(sequence: Sequence, total: int, bench: Bench) -> list[NodeId]:
+    """The nodes with a summary that stand behind all the leaves there are."""
+    found: list[NodeId] = []
+    top = forest.root_level(total, bench.k) + 1
+    nodes = [NodeId(sequence, level, -(-total // bench.k**level) if level < top else 0) for level in range(1, top + 1)]
+    while nodes:
+        stored = await bench.store.summaries(nodes, vectors=False)
+        there = [node for node, summary in zip(nodes, stored, strict=True) if summary is not None]
+        found.extend(there)
+        higher = [NodeId(sequence, top + 1, 0)] if any(node.level == top for node in there) else []
+        top += len(higher)
+        nodes = [NodeId(sequence, n.level, n.index + 1) for n in there] + higher
+    return found
 
 
 async def _above(

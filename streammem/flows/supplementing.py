@@ -9,6 +9,7 @@ from streammem.core import forest
 from streammem.core.events import native_id
 from streammem.core.retrieval import prior, supplement
 from streammem.core.retrieval.assemble import Candidate
+from streammem.core.retrieval.route import Route
 from streammem.flows.seeding import Findings
 from streammem.flows.sight import Desk, shown_summaries
 from streammem.ports import NodeSearch, Span, Vectors, Visible
@@ -39,7 +40,7 @@ def _way(uid: str, node: str, rank: int, score: float, found: Findings) -> Found
 async def _open_nodes(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> dict[str, str]:
     """The leaves that the best nodes open, each with the node it came from."""
     searches = [
-        NodeSearch(view, roots_only=False, limit=3 * desk.numbers.paths, trees=tuple(r.tree for r in routes))
+        NodeSearch(view, roots_only=False, limit=3 * desk.numbers.paths, trees=_ids(view, routes, desk))
         for view, routes in found.routes.items()
         if routes
     ]
@@ -58,6 +59,12 @@ async def _open_nodes(found: Findings, visible: Visible, vector: Vectors, desk: 
         for uid in supplement.leaves_of_path(scored, desk.numbers.leaves_per_path):
             opened.setdefault(uid, label(node))
     return opened
+
+
+def _ids(view: str, routes: Many[Route], desk: Desk) -> tuple[str, ...]:
+    """The trees to search: a person and a channel have one for each of their ids."""
+    all_of = {"actor": desk.directory.ids_of, "channel": desk.directory.ids_of_channel}.get(view)
+    return tuple(one for r in routes for one in (all_of(r.tree) if all_of else (r.tree,)))
 
 
 async def _leaves_under(nodes: Many[NodeId], shown: Mapping[NodeId, Summary], desk: Desk) -> dict[NodeId, list[str]]:

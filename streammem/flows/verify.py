@@ -15,7 +15,13 @@ from streammem.ports import LogReader, Span, StructureStore
 from streammem.records import Bridge, Leaf, Position, Sequence, Version
 
 PARTS = ("registers", "sequences", "answers", "directory", "placements", "bridges")
-_ROWS = {"version": "registers", "entry": "sequences", "answering": "answers", "fact": "directory"}
+_ROWS = {
+    "version": "registers",
+    "erasure": "registers",
+    "entry": "sequences",
+    "answering": "answers",
+    "fact": "directory",
+}
 _PIECE = 512
 
 

@@ -19,6 +19,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from streammem import open_memory  # noqa: E402
+from streammem.backends.memory import MemoryStructure
 from streammem.backends.sqlite import SqliteLog, SqliteStructure  # noqa: E402
 from streammem.connectors import Report, jsonl  # noqa: E402
 from streammem.core.identifiers import DEFAULT_RULES  # noqa: E402
@@ -73,13 +74,13 @@ async def structure(events: list[Event]) -> dict[str, Any]:
         log = SqliteLog(Path(folder) / "floor.sqlite")
         before = now()
         for batch in batches:
-            await ingest(batch, log)
+            await ingest(batch, log, MemoryStructure().forbidden)
         floor = since(before)
         log.close()
         log, store = SqliteLog(Path(folder) / "log.sqlite"), SqliteStructure(Path(folder) / "structure.sqlite")
         before = now()
         for batch in batches:
-            await ingest(batch, log)
+            await ingest(batch, log, store.forbidden)
             await replay(log, store, DEFAULT_RULES, after=await store.applied(APPLIED))
         whole = since(before)
         store.close()

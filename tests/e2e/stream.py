@@ -209,7 +209,7 @@ async def of_stream(stream: Stream) -> Built:
 async def of_embedded(events: Iterable[Event], k: int) -> Built:
     """The same events in one process, in the order given, without any server."""
     log, store, vectors = MemoryLog(), MemoryStructure(), MemoryIndex(HashingEmbedder.dimensions)
-    await ingest(list(events), log)
+    await ingest(list(events), log, store.forbidden)
     await replay(log, store, DEFAULT_RULES)
     await index(await log.read({}, 10_000_000), store, vectors, HashingEmbedder(), DEFAULT_RULES)
     await summarize(Bench(store, vectors, k, Settings().summary))

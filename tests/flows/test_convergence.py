@@ -134,7 +134,7 @@ def test_a_crash_at_any_effect_and_a_restart_give_the_same_memory(
 ) -> None:
     async def crash_and_resume() -> tuple[str, str, set[Any], set[Any]]:
         log = MemoryLog()
-        await ingest(history, log)
+        await ingest(history, log, MemoryStructure().forbidden)
         store, calm = Crashes(at, after=after), MemoryStructure()
         for _ in range(2):
             try:

@@ -170,7 +170,7 @@ def test_a_crash_at_any_effect_and_a_restart_give_the_same_index(
 ) -> None:
     async def story() -> None:
         world = World(vectors=Fragile(at, after=after))
-        await ingest(history, world.log)
+        await ingest(history, world.log, world.store.forbidden)
         try:
             await world.catch_up(batch)
         except InterruptedError:
@@ -191,7 +191,7 @@ async def test_a_crash_before_the_offset_is_made_good_by_the_next_run() -> None:
             await super().advance(name, position)
 
     store, points, log = Stops(), MemoryIndex(64), MemoryLog()
-    await ingest([said("1", "hello"), said("2", "world")], log)
+    await ingest([said("1", "hello"), said("2", "world")], log, store.forbidden)
     log_entries = await log.read({}, 10)
     await grow(log_entries, store, DEFAULT_RULES)
     try:

@@ -19,7 +19,9 @@ K = 3
 async def store() -> MemoryStructure:
     log, grown = MemoryLog(), MemoryStructure()
     await ingest(
-        [said(str(i), f"DOC-1 step {i}" if i % 2 else "fine", user="ana" if i < 4 else "bob") for i in range(8)], log
+        [said(str(i), f"DOC-1 step {i}" if i % 2 else "fine", user="ana" if i < 4 else "bob") for i in range(8)],
+        log,
+        grown.forbidden,
     )
     await replay(log, grown, DEFAULT_RULES)
     return grown

@@ -52,7 +52,7 @@ class World:
     # ---- writing
     async def place(self, events: Iterable[Event]) -> None:
         """Append events and let the forests and the index catch up; nothing is summarised."""
-        await ingest(list(events), self.log)
+        await ingest(list(events), self.log, self.store.forbidden)
         await self.catch_up()
 
     async def catch_up(self, batch: int = 500) -> None:

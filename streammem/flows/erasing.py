@@ -1,0 +1,148 @@
+"""Erasure inside the forests: what is forgotten leaves them as if it had never been said (design §4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+
+import msgspec
+
+from streammem.core import erasure, forest, routing
+from streammem.core import events as canonical
+from streammem.core.events import uid
+from streammem.ports import Span, StructureStore
+from streammem.records import (
+    DirectoryEvent,
+    ErasureEvent,
+    Leaf,
+    LogEntry,
+    MessageEvent,
+    ReactionEvent,
+    Sequence,
+    Version,
+)
+
+Mark = tuple[Sequence, Leaf]
+
+PIECE = 256
+"""Messages that are erased at once."""
+
+
+async def let_in(
+    entries: Many[LogEntry], store: StructureStore
+) -> tuple[list[LogEntry], list[DirectoryEvent | ReactionEvent]]:
+    """Carry out the erasures among these entries; return the entries that no mark refuses, and their facts.
+
+    What a forgotten message says in passing of its channel, or of somebody who is not forgotten, is no part of it.
+
+    Whichever of a message and its erasure comes last completes it, so the outcome is the same in any order. A message
+    of which a forgotten user said any version is forgotten whole. Running it again changes nothing.
+    """
+    erasures = [e.event for e in entries if isinstance(e.event, ErasureEvent)]
+    await store.forbid([erasure.mark_of(e) for e in erasures])  # 1. from now on nothing of it comes in
+    marks = await forbidding(entries, store)
+    refused = refused_messages(entries, marks)
+    await store.forbid(sorted(refused - marks))  # 2. nor any other version of it
+    messages = refused | {erasure.mark_of(e) for e in erasures if e.entity == "message"}
+    for user in (e for e in erasures if e.entity == "user"):
+        messages |= await _said_by(user, store)
+        await store.unlearn(user.workspace, user.id)  # 3. who it was
+    await _erase(sorted(messages), store)  # 4. what was said
+    facts = canonical.facts_of(e.event for e in entries)
+    known = [left for f in facts if (left := erasure.without(f, marks | refused)) is not None]
+    return kept(entries, marks | refused), known  # type: ignore[return-value]
+
+
+async def forbidding(entries: Iterable[LogEntry], store: StructureStore) -> set[str]:
+    """The marks that refuse some of these entries."""
+    asked = {mark for e in entries for mark in erasure.asked_about(e.event)}
+    return await store.forbidden(asked) if asked else set()
+
+
+def refused_messages(entries: Iterable[LogEntry], marks: set[str]) -> set[str]:
+    """The uids of the messages among these entries that marks refuse."""
+    said = (e.event for e in entries if isinstance(e.event, MessageEvent)) if marks else ()
+    return {uid(m.workspace, m.channel.id, m.id) for m in said if erasure.without(m, marks) is None}
+
+
+def kept(entries: Many[LogEntry], marks: set[str]) -> list[LogEntry]:
+    """The entries as far as marks let them be taken in."""
+    if not marks:
+        return list(entries)
+    found = ((e, erasure.without(e.event, marks)) for e in entries)
+    return [e if left is e.event else msgspec.structs.replace(e, event=left) for e, left in found if left is not None]
+
+
+async def _said_by(user: ErasureEvent, store: StructureStore) -> set[str]:
+    """The messages of which a user said any version."""
+    known = await store.sequences(user.workspace, "actor", user.id)
+    authored = [s for s in known if s.branch == routing.AUTHORED]
+    sizes = await store.sizes(authored)
+    spans = [Span(s, 0, size) for s, size in zip(authored, sizes, strict=True)]
+    return {leaf.uid for leaves in await store.leaves(spans) for leaf in leaves}
+
+
+async def _erase(uids: Many[str], store: StructureStore) -> None:
+    for start in range(0, len(uids), PIECE):
+        await _erase_piece(uids[start : start + PIECE], store)
+
+
+async def _erase_piece(uids: Many[str], store: StructureStore) -> None:
+    """Take messages out of everything. What says where they stand goes last: until then it can be done again."""
+    versions = [v for known in await store.versions(uids) for v in known]
+    targets = list(dict.fromkeys(t for v in versions for t in routing.targets_of(v)))
+    known = dict(zip(targets, await store.versions(targets), strict=True))
+    leaving = [*_own(versions, known), *await _inherited(versions, store)]
+    marks = [*leaving, *((node.sequence, leaf) for s, leaf in leaving for node in forest.skeleton(s))]
+    await _hide(marks, store)  # a. what summaries say of them
+    await store.withdraw([(s, leaf.uid) for s, leaf in leaving])  # b. their leaves, and those that they lent
+    await store.unlink([(target, v.uid) for v in versions for target in routing.targets_of(v)])  # c.
+    await _hide(marks, store)  # d. also what was summarised between a and b
+    await store.uncache(uids)  # e. words that quote them
+    await store.strike(uids)  # f.
+
+
+async def _hide(marks: Many[Mark], store: StructureStore) -> None:
+    await store.redact(marks)
+    await store.mark_due(marks)
+
+
+def _own(versions: Iterable[Version], targets: Mapping[str, Many[Version]]) -> list[Mark]:
+    """Every leaf that messages have, whoever gave it to them."""
+    leaves: dict[Mark, None] = {}
+    for version in versions:
+        lent = {i for t in routing.targets_of(version) for v in targets.get(t, ()) for i in v.identifiers}
+        sequences = [*routing.own_sequences(version), *(routing.artifact_sequence(version.workspace, i) for i in lent)]
+        leaves.update(((sequence, routing.leaf_of(version)), None) for sequence in sequences if not version.deleted)
+    return list(leaves)
+
+
+async def _inherited(versions: Iterable[Version], store: StructureStore) -> list[Mark]:
+    """The leaves of answers in sequences that only these messages' identifiers put them in."""
+    lending = [v for v in versions if v.identifiers and not v.deleted]
+    gone = {v.uid for v in lending}
+    answers = await store.answers([v.uid for v in lending])
+    uids = list(dict.fromkeys(leaf.uid for leaves in answers for leaf in leaves))
+    said = dict(zip(uids, await store.versions(uids), strict=True))
+    others = list(dict.fromkeys(t for some in said.values() for v in some for t in routing.targets_of(v)))
+    known = dict(zip(others, await store.versions(others), strict=True))
+    rest = {target: some for target, some in known.items() if target not in gone}
+    return [
+        (sequence, leaf)
+        for v, leaves in zip(lending, answers, strict=True)
+        for sequence in (routing.artifact_sequence(v.workspace, i) for i in v.identifiers)
+        for leaf in leaves
+        if not _stays(sequence, said[leaf.uid], rest)
+    ]
+
+
+def _stays(sequence: Sequence, versions: Iterable[Version], targets: Mapping[str, Many[Version]]) -> bool:
+    """Whether any version of an answer belongs to an artifact's sequence without the target that leaves."""
+    return any(
+        not v.deleted
+        and (
+            sequence.tree in v.identifiers
+            or any(sequence.tree in t.identifiers for name in routing.targets_of(v) for t in targets.get(name, ()))
+        )
+        for v in versions
+    )

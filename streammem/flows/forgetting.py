@@ -1,0 +1,288 @@
+"""Forgetting for good: what is to go is found in the log, marked there and taken out of it; and a search proves it.
+
+The forests and vectors follow the marks, as they follow everything else in the log (flows.erasing, flows.index).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Sequence as Many
+
+import msgspec
+
+from streammem.core import erasure, positions
+from streammem.core import events as canonical
+from streammem.core.directory import Directory, fold
+from streammem.errors import QueryError
+from streammem.ports import LogReader, LogWriter, StructureStore, VectorIndex
+from streammem.records import (
+    Answering,
+    DirectoryEvent,
+    Entry,
+    ErasureEvent,
+    Event,
+    GroupEvent,
+    LogEntry,
+    MessageEvent,
+    Summary,
+    Version,
+)
+
+PIECE = 500
+
+Progress = Callable[[int], None]
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What was forgotten: messages by uid, users by id, and how many entries left the log."""
+
+    workspace: str
+    messages: tuple[str, ...]
+    users: tuple[str, ...]
+    entries: int = 0
+
+    @property
+    def marks(self) -> set[str]:
+        """The erasure marks of all of it."""
+        return {*self.messages, *(erasure.user_mark(self.workspace, user) for user in self.users)}
+
+
+class Traces(msgspec.Struct, frozen=True):
+    """How many traces a search found, by place; all are to be zero. `vectors` is None when they could not be searched.
+
+    `mentions` counts messages of others that name a forgotten user: others' words, which stay. `topics` says which
+    topics still hold records that their retention will drop.
+    """
+
+    log: int
+    registers: int
+    sequences: int
+    answers: int
+    directory: int
+    vectors: int | None
+    summaries: int
+    cached: int
+    mentions: int = 0
+    topics: dict[str, str] = {}
+
+    @property
+    def total(self) -> int:
+        """All that should not be there."""
+        found = (self.log, self.registers, self.sequences, self.answers, self.directory)
+        return sum(found) + (self.vectors or 0) + self.summaries + self.cached
+
+
+# ---------------------------------------------------------------------------------------------------------- forget
+
+
+async def found(
+    workspace: str, uids: Iterable[str], users: Iterable[str], log: LogReader, progress: Progress | None = None
+) -> Forgotten:
+    """What is to be forgotten: the messages named, and every message of which one of these users said a version."""
+    marks = {erasure.user_mark(workspace, user) for user in users}
+    messages = set(uids)
+    if marks:
+        async for entry in entries_of(log, progress):
+            event = entry.event
+            if isinstance(event, MessageEvent) and marks.intersection(erasure.marks_on(event)):
+                messages.add(canonical.uid(event.workspace, event.channel.id, event.id))
+    return Forgotten(workspace, tuple(sorted(messages)), tuple(sorted(set(users))))
+
+
+async def forget(
+    wanted: Forgotten, reader: LogReader, writer: LogWriter, store: StructureStore, progress: Progress | None = None
+) -> Forgotten:
+    """Mark it in the log, then take every entry about it out of the log. Running it again changes nothing.
+
+    What a message says in passing of its channel and of others is no part of it: where it is the last word it is
+    stated outright, so that the directory stays what the log says.
+    """
+    await _append([*_of_users(wanted), *_of_messages(wanted)], writer)  # 1. from here on it cannot come back
+    marks, gone = wanted.marks, 0
+    standing = set(await store.facts(wanted.workspace))
+    leaving: list[LogEntry] = []
+    async for entry in entries_of(reader, progress):
+        if not isinstance(entry.event, ErasureEvent) and erasure.without(entry.event, marks) is not entry.event:
+            leaving.append(entry)
+        if len(leaving) >= PIECE:
+            gone += await _leave(leaving, marks, standing, writer)
+            leaving = []
+    gone += await _leave(leaving, marks, standing, writer)  # 2.
+    return msgspec.structs.replace(wanted, entries=gone)
+
+
+def _of_users(wanted: Forgotten) -> list[Event]:
+    return [ErasureEvent(workspace=wanted.workspace, entity="user", id=user) for user in wanted.users]
+
+
+def _of_messages(wanted: Forgotten) -> list[Event]:
+    return [
+        ErasureEvent(
+            workspace=wanted.workspace,
+            entity="message",
+            channel=canonical.channel_of(uid),
+            id=canonical.native_id(uid),
+        )
+        for uid in wanted.messages
+    ]
+
+
+async def _append(events: Many[Event], writer: LogWriter) -> None:
+    for start in range(0, len(events), PIECE):
+        some = events[start : start + PIECE]
+        await writer.append([(canonical.key(event, canonical.content_hash(event)), event) for event in some])
+
+
+async def _leave(entries: Many[LogEntry], marks: set[str], standing: set[DirectoryEvent], writer: LogWriter) -> int:
+    """Take entries out. A group that only loses a member is first put back without it."""
+    groups = [erasure.without(entry.event, marks) for entry in entries if isinstance(entry.event, GroupEvent)]
+    said = [entry.event for entry in entries if isinstance(entry.event, MessageEvent)]
+    hints = {hint for event in said for hint in canonical.hints(event) if hint in standing}
+    stated = [event for event in (*groups, *hints) if event is not None and erasure.without(event, marks) is event]
+    await _append(stated, writer)
+    await writer.erase(entries)
+    return len(entries)
+
+
+async def entries_of(log: LogReader, progress: Progress | None = None) -> AsyncIterator[LogEntry]:
+    """Every entry of the log."""
+    position: dict[int, int] = {}
+    while entries := await log.read(position, PIECE):
+        position = positions.joined(position, positions.after(entries))
+        for entry in entries:
+            yield entry
+        if progress:
+            progress(len(entries))
+
+
+# -------------------------------------------------------------------------------------------------- what is meant
+
+
+async def meant(workspace: str, messages: Iterable[str], users: Iterable[str], store: StructureStore) -> Forgotten:
+    """Messages named by uid or by the product's id, and users by id or name, as ids. Raises QueryError.
+
+    A person is forgotten under all of its ids. A uid may name a message that never came: then it never will.
+    """
+    directory = Directory(await store.facts(workspace))
+    uids = [await _message(name, workspace, store) for name in messages]
+    ids = [one for name in users for one in await _user(name, workspace, directory, store)]
+    return Forgotten(workspace, tuple(sorted(set(uids))), tuple(sorted(set(ids))))
+
+
+async def _message(name: str, workspace: str, store: StructureStore) -> str:
+    if name.startswith(f"{canonical.uid(workspace, '', '').partition('/')[0]}/") and name.count("/") == 2:
+        return name
+    channels = [s.tree for s in await store.sequences(workspace, "channel")]
+    uids = [canonical.uid(workspace, channel, name) for channel in channels]
+    before = await store.forbidden(uids)
+    known = [u for u, versions in zip(uids, await store.versions(uids), strict=True) if versions or u in before]
+    if len(known) == 1:
+        return known[0]
+    if known:
+        raise QueryError(f"{name!r} is the id of {len(known)} messages: name one of {', '.join(known)}")
+    raise QueryError(f"no message {name!r} in workspace {workspace!r}: name it by its id, or as workspace/channel/id")
+
+
+async def _user(name: str, workspace: str, directory: Directory, store: StructureStore) -> tuple[str, ...]:
+    if name in directory.users or await store.sequences(workspace, "actor", name):
+        return directory.ids_of(name)
+    if await store.forbidden([erasure.user_mark(workspace, name)]):
+        return (name,)
+    known = directory.user_names.get(fold(name), frozenset())
+    if len(known) == 1:
+        return directory.ids_of(next(iter(known)))
+    if known:
+        raise QueryError(f"{name!r} is the name of {len(known)} users: name one of {', '.join(sorted(known))}")
+    raise QueryError(f"no user {name!r} in workspace {workspace!r}: name a user by id, name or alias")
+
+
+def needles(wanted: Forgotten) -> list[tuple[bytes, ...]]:
+    """Words that a record about it holds together: ids, as products and events write them."""
+    said = ((canonical.channel_of(uid).encode(), canonical.native_id(uid).encode()) for uid in wanted.messages)
+    return [*said, *((user.encode(),) for user in wanted.users)]
+
+
+# ----------------------------------------------------------------------------------------------------------- prove
+
+
+async def traces(
+    wanted: Forgotten,
+    log: LogReader,
+    store: StructureStore,
+    vectors: VectorIndex | None,
+    progress: Progress | None = None,
+) -> Traces:
+    """Search everything for what was forgotten. Looks at what is there, not at how it was taken out."""
+    marks = wanted.marks
+    in_log = mentions = 0
+    async for entry in entries_of(log, progress):
+        if not isinstance(entry.event, ErasureEvent):
+            in_log += erasure.without(entry.event, marks) is not entry.event
+            mentions += _mentions(entry.event, wanted)
+    rows = {"registers": 0, "sequences": 0, "answers": 0, "directory": 0}
+    async for kind, content in store.everything():
+        if (place := _PLACES.get(kind)) is not None:
+            rows[place] += _about(kind, content, marks)
+    summaries, cached = await _in_words(wanted, store)
+    points = await vectors.traces(wanted.workspace, wanted.messages, wanted.users) if vectors else None
+    return Traces(
+        log=in_log,
+        registers=rows["registers"],
+        sequences=rows["sequences"],
+        answers=rows["answers"],
+        directory=rows["directory"],
+        vectors=points,
+        summaries=summaries,
+        cached=cached,
+        mentions=mentions,
+    )
+
+
+_PLACES = {"version": "registers", "entry": "sequences", "answering": "answers", "fact": "directory"}
+_version = msgspec.msgpack.Decoder(Version)
+_entry = msgspec.msgpack.Decoder(Entry)
+_answering = msgspec.msgpack.Decoder(Answering)
+
+
+def _about(kind: str, content: bytes, marks: set[str]) -> bool:
+    """Whether a row of the store is about something forgotten. That a message answers something is its own."""
+    if kind == "version":
+        version = _version.decode(content)
+        return bool(marks.intersection((version.uid, erasure.user_mark(version.workspace, version.user))))
+    if kind == "entry":
+        entry = _entry.decode(content)
+        authored = entry.sequence.view == "actor" and entry.sequence.branch == "authored"
+        return entry.leaf.uid in marks or (
+            authored and erasure.user_mark(entry.sequence.workspace, entry.sequence.tree) in marks
+        )
+    if kind == "answering":
+        return _answering.decode(content).leaf.uid in marks
+    fact = canonical.decode(content)
+    return erasure.without(fact, marks) is not fact
+
+
+def _mentions(event: Event, wanted: Forgotten) -> bool:
+    return (
+        isinstance(event, MessageEvent)
+        and event.workspace == wanted.workspace
+        and any(m.type == "user" and m.id in wanted.users for m in event.mentions)
+    )
+
+
+async def _in_words(wanted: Forgotten, store: StructureStore) -> tuple[int, int]:
+    """How many summaries and cached texts quote a forgotten message or speak for a forgotten user."""
+    uids = frozenset(wanted.messages)
+    quotes = tuple(f"<@{user}>:" for user in wanted.users)
+    counts = {"summary": 0, "cached": 0}
+    async for kind, said in store.generated():
+        if isinstance(said, Summary):
+            hit = not uids.isdisjoint((*said.picks, said.first.uid, said.last.uid)) or _says(said.text, quotes)
+            hit = said.node.sequence.workspace == wanted.workspace and hit
+        else:
+            hit = any(f'"{uid}"' in said for uid in uids) or _says(said, quotes)
+        counts[kind] += hit
+    return counts["summary"], counts["cached"]
+
+
+def _says(text: str, quotes: tuple[str, ...]) -> bool:
+    return any(quote in text for quote in quotes)

@@ -1,0 +1,84 @@
+"""Forgetting in a memory in servers: mark it in the log, wait until the workers have followed, search everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from collections.abc import Sequence as Many
+
+import msgspec
+
+from streammem.core import positions
+from streammem.core.events import moment
+from streammem.core.topics import TOPICS
+from streammem.errors import TransientError
+from streammem.flows import forgetting
+from streammem.flows.asking import only
+from streammem.flows.forgetting import Forgotten, Traces
+from streammem.flows.index import APPLIED as INDEXED
+from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.memory import Progress
+from streammem.wiring.stream import Streaming
+
+LOOK = 0.2
+
+
+async def meant(
+    parts: Streaming, workspace: str, messages: Iterable[str], users: Iterable[str], progress: Progress | None = None
+) -> Forgotten:
+    """What these names stand for, and all that these users said. Raises QueryError for a name nobody knows."""
+    store = parts.structure
+    named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store)
+    return await forgetting.found(named.workspace, named.messages, named.users, parts.log, _told(progress))
+
+
+async def forgotten(parts: Streaming, wanted: Forgotten, progress: Progress | None = None) -> Forgotten:
+    """Forget it, and wait until no worker has anything left to do about it. Raises TransientError when they do not."""
+    done = await forgetting.forget(wanted, parts.log, parts.log, parts.structure, _told(progress))
+    await _followed(parts)
+    await parts.structure.uncache(done.messages)  # a summariser may have quoted what it read before
+    return done
+
+
+async def _followed(parts: Streaming) -> None:
+    """Wait for structure, vectors and summaries to come to where the log ends now."""
+    store, end = parts.structure, await parts.log.end()
+    doing = ""
+    try:
+        async with asyncio.timeout(parts.settings.worker.timeout * 4):
+            for name in (STRUCTURED, INDEXED):
+                doing = name
+                while not positions.covers(await store.applied(name), end):
+                    await asyncio.sleep(LOOK)
+            doing = "summarize"
+            while (await store.counts())["due"]:
+                await asyncio.sleep(LOOK)
+    except TimeoutError:
+        raise TransientError(
+            f"it is marked in the log, but {doing} has not followed: start a worker of this role and run this again"
+        ) from None
+
+
+async def traces(parts: Streaming, wanted: Forgotten, progress: Progress | None = None) -> Traces:
+    """Search log, stores, vectors and topics. Vectors in a directory belong to the process that holds it."""
+    vectors = await parts.index() if parts.settings.vectors.url else None
+    found = await forgetting.traces(wanted, parts.log, parts.structure, vectors, _told(progress))
+    return msgspec.structs.replace(found, topics=await _waiting(parts, forgetting.needles(wanted)))
+
+
+async def _waiting(parts: Streaming, needles: Many[tuple[bytes, ...]]) -> dict[str, str]:
+    """The topics that still hold records of it, and until when."""
+    waiting: dict[str, str] = {}
+    for topic in TOPICS:
+        count, newest = await parts.exchange.holding(topic, needles)
+        if count and topic.retention is not None:
+            waiting[topic.name] = (
+                f"{count} records, dropped by {moment(newest + topic.retention * 1000):%Y-%m-%d %H:%M} UTC"
+            )
+        elif count:
+            waiting[topic.name] = f"{count} records until Kafka compacts them: readers are given none of them"
+    return waiting
+
+
+def _told(progress: Progress | None) -> forgetting.Progress | None:
+    return (lambda n: progress("replay", n)) if progress else None
