@@ -65,6 +65,21 @@ class MemoryIndex:
             if (row := self._rows.get(key)) is not None:
                 row.until = min(row.until, until)
 
+    async def erase(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> None:
+        for key in self._keys_of(workspace, uids, users):
+            del self._rows[key]
+
+    async def traces(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> int:
+        return len(self._keys_of(workspace, uids, users))
+
+    def _keys_of(self, workspace: str, uids: Many[str], users: Many[str]) -> list[str]:
+        these, theirs = set(uids), set(users)
+        return [
+            key
+            for key, row in self._rows.items()
+            if row.version.workspace == workspace and (row.version.uid in these or row.version.user in theirs)
+        ]
+
     async def known(self, keys: Many[str]) -> set[str]:
         return {key for key in keys if key in self._rows}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from functools import lru_cache
 from typing import Any, Literal
@@ -25,6 +25,7 @@ Kind = Literal["keyword", "integer"]
 MESSAGE_FIELDS: dict[str, Kind] = {
     "workspace": "keyword",
     "channel": "keyword",
+    "user": "keyword",
     "uid": "keyword",
     "ts": "integer",
     "from": "integer",
@@ -44,6 +45,8 @@ MESSAGE_SHOWN, NODE_SHOWN = ["uid", "key"], ["node", "is_root"]
 """The fields that a hit is made of."""
 NAMING_SHOWN = ["key", "speaker", "room", "called"]
 """The fields that tell what a message was worded with."""
+PIECE = 1000
+"""Messages named in one filter."""
 _POINTS = UUID("6f1d3a52-6c1b-5a53-9f0e-2b7a4c0d9e11")
 
 
@@ -227,6 +230,16 @@ def sought(readable: Where, search: NodeSearch) -> Where:
     roots = (Is("is_root", 1),) if search.roots_only else ()
     trees = (AnyOf("tree", search.trees),) if search.trees else ()
     return readable.and_(Is("view", search.view), *roots, *trees)
+
+
+def erased(workspace: str, uids: Many[str], users: Many[str]) -> Iterator[Where]:
+    """All that was said by these users, then these messages of others: no point lies in two of the parts."""
+    here, theirs = Is("workspace", workspace), (AnyOf("user", tuple(sorted(set(users)))),) if users else ()
+    if users:
+        yield Where((here, *theirs))
+    names = sorted(set(uids))
+    for i in range(0, len(names), PIECE):
+        yield Where((here, AnyOf("uid", tuple(names[i : i + PIECE]))), theirs)
 
 
 # ---------------------------------------------------------------------------------------------------- hits

@@ -39,6 +39,7 @@ from streammem.backends.qdrant_points import (
     canonical,
     corpus,
     cut_in_a_tie,
+    erased,
     message_hits,
     message_payload,
     misworded,
@@ -364,6 +365,22 @@ class QdrantIndex:
             if len(hits) < limit:
                 return [str(hit.value) for hit in hits]
             limit *= 4
+
+    async def erase(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> None:
+        """Nobody finds them any more. The server's files lose them when its optimizer writes the segment anew.
+
+        That is when a fifth of it is deleted, unless the collection's `deleted_threshold` says otherwise.
+        """
+        for where in erased(workspace, uids, users):
+            delete = self._client.delete(self._messages.name, models.FilterSelector(filter=_filter(where)), wait=True)
+            await self._write("erase messages", delete)
+
+    async def traces(self, workspace: str, uids: Many[str] = (), users: Many[str] = ()) -> int:
+        found = 0
+        for where in erased(workspace, uids, users):
+            count = self._client.count(self._messages.name, count_filter=_filter(where), exact=True)
+            found += (await self._ask("count traces of what was erased", count)).count
+        return found
 
     async def known(self, keys: Many[str]) -> set[str]:
         ids = {str(point_id(key)): key for key in keys}

@@ -381,6 +381,27 @@ async def test_messages_are_inserted_only_and_every_write_waits(scripted: Qdrant
     assert first["filter"]["must"][1] == {"key": "until", "range": {"gt": 20.0}}
 
 
+async def test_erasing_and_looking_for_traces_name_users_and_messages_and_no_versions(
+    scripted: QdrantIndex, script: Script
+) -> None:
+    script.answer = lambda request: ok({"count": 2}) if request.url.path.endswith("/count") else None
+    await scripted.erase("W", ["W/C1/b", "W/C1/a"], ["U1"])
+    assert await scripted.traces("W", ["W/C1/b", "W/C1/a"], ["U1"]) == 4
+    here, theirs = {"key": "workspace", "match": {"value": "W"}}, {"key": "user", "match": {"any": ["U1"]}}
+    these = {"key": "uid", "match": {"any": ["W/C1/a", "W/C1/b"]}}
+    parts = [{"must": [here, theirs]}, {"must": [here, these], "must_not": [theirs]}]
+    assert [body["filter"] for body in script.bodies("/points/delete")] == parts
+    assert [body["filter"] for body in script.bodies("/points/count")] == parts
+    assert all(body["exact"] for body in script.bodies("/points/count"))
+    assert all("wait=true" in path for _, path, _ in script.asked if "/delete" in path)
+
+
+async def test_nothing_to_erase_is_not_asked_for(scripted: QdrantIndex, script: Script) -> None:
+    await scripted.erase("W")
+    assert await scripted.traces("W") == 0
+    assert script.asked == []
+
+
 async def test_one_batch_searches_what_may_be_read_and_counts_idf_over_it(
     scripted: QdrantIndex, script: Script
 ) -> None:

@@ -18,12 +18,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_client import AsyncQdrantClient
-from qdrant_edge import Filter, UpdateOperation
+from qdrant_edge import (
+    Distance,
+    EdgeConfig,
+    EdgeShard,
+    EdgeSparseVectorParams,
+    EdgeVectorParams,
+    Filter,
+    Modifier,
+    UpdateOperation,
+)
 
 from streammem.backends import qdrant_edge
 from streammem.backends.lexical import words
 from streammem.backends.memory_vectors import MemoryIndex
 from streammem.backends.qdrant_edge import EdgeIndex
+from streammem.backends.qdrant_points import PIECE, node_payload, point_id
 from streammem.errors import MemoryFormatError, MemoryHeldError
 from streammem.ports import MessageHit, MessagePoint, NodePoint, NodeSearch, VectorIndex, Vectors, Visible
 from streammem.records import FOREVER, Leaf, Naming, NodeId, Sequence, Summary, Version
@@ -34,7 +44,7 @@ pytestmark = qdrant.quiet
 ROOT = Path(__file__).parents[2]
 DIMENSIONS = 8
 EVERYTHING = Visible("W", None, None)
-WRITES = {"upsert", "replace", "lower", "keep_nodes", "drop_nodes", "clear"}
+WRITES = {"upsert", "replace", "lower", "erase", "keep_nodes", "drop_nodes", "clear"}
 
 
 class Reopened:
@@ -126,9 +136,10 @@ def said(
     since: int = 10,
     ts: int = 10,
     workspace: str = "W",
+    user: str = "U1",
 ) -> MessagePoint:
     uid, deleted = f"{workspace}/{channel}/{name}", False
-    version = Version(uid, number, deleted, "h", workspace, channel, name, ts, since, "U1", lexical)
+    version = Version(uid, number, deleted, "h", workspace, channel, name, ts, since, user, lexical)
     return MessagePoint(version, until, vector, lexical)
 
 
@@ -447,6 +458,8 @@ moments = st.integers(0, 6)
 channels = st.sampled_from(("C1", "C2", "P1"))
 ends = moments | st.just(FOREVER)
 few = st.frozensets(channels)
+users = st.sampled_from(("U1", "U2", "U3"))
+erasures = st.tuples(st.sets(st.integers(0, 9), max_size=3), st.sets(users, max_size=1))
 
 
 @st.composite
@@ -454,6 +467,7 @@ def collections(draw: st.DrawFn) -> list[dict[str, Any]]:
     size = draw(st.integers(0, 12))
     fields = st.fixed_dictionaries(
         {"lexical": texts, "vector": vectors, "until": ends, "channel": channels, "since": moments, "ts": moments}
+        | {"user": users}
     )
     return [{"name": f"m{i % 9}", "number": str(i // 9), **draw(fields)} for i in range(size)]
 
@@ -481,35 +495,39 @@ SERIAL = itertools.count()
 @pytest.mark.parametrize("engine", ["edge", "qdrant-local"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    story=st.tuples(collections(), st.dictionaries(st.integers(0, 11), ends)),
+    story=st.tuples(collections(), st.dictionaries(st.integers(0, 11), ends), erasures),
     visible=visibles,
     asked=st.tuples(vectors, texts),
 )
 def test_the_engine_finds_what_the_model_finds(
     opened: dict[str, Any],
     engine: str,
-    story: tuple[list[dict[str, Any]], dict[int, int]],
+    story: tuple[list[dict[str, Any]], dict[int, int], tuple[set[int], set[str]]],
     visible: dict[str, Any],
     asked: tuple[Vectors, str],
 ) -> None:
     workspace = f"W{next(SERIAL)}"  # one that no example has used
     points = [said(**fields, workspace=workspace) for fields in story[0]]
     untils = {points[i].version.key: until for i, until in story[1].items() if i < len(points)}
-    asyncio.run(
-        compare((opened[engine], MemoryIndex(DIMENSIONS)), points, untils, Visible(workspace, **visible), asked)
-    )
+    uids = [f"{workspace}/{channel}/m{i}" for i in story[2][0] for channel in ("C1", "P1")]
+    told = points, untils, (uids, list(story[2][1]))
+    asyncio.run(compare((opened[engine], MemoryIndex(DIMENSIONS)), told, Visible(workspace, **visible), asked))
 
 
 async def compare(
     indexes: tuple[VectorIndex, VectorIndex],
-    points: list[MessagePoint],
-    untils: dict[str, int],
+    told: tuple[list[MessagePoint], dict[str, int], tuple[list[str], list[str]]],
     visible: Visible,
     asked: tuple[Vectors, str],
 ) -> None:
+    points, untils, erased = told
     for index in indexes:
         await index.upsert(points)
         await index.lower(untils)
+    found, expected = [await index.traces(visible.workspace, *erased) for index in indexes]
+    assert found == expected
+    for index in indexes:
+        await index.erase(visible.workspace, *erased)
     for limit in (3, 50):
         found, expected = [await index.find_messages(*asked, limit, visible) for index in indexes]
         for mine, theirs in zip(found, expected, strict=True):
@@ -536,8 +554,8 @@ asyncio.run(main())
 """
 
 
-def killed_when_flushed(path: Path) -> None:
-    command = [sys.executable, "-c", WRITE_AND_WAIT, str(path)]
+def killed_when_flushed(path: Path, script: str = WRITE_AND_WAIT) -> None:
+    command = [sys.executable, "-c", script, str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "flushed\n"
@@ -592,13 +610,52 @@ def test_a_damaged_directory_is_refused_with_the_mend(path: Path) -> None:
     EdgeIndex(path, "tiny", DIMENSIONS).close()
 
 
-def test_a_missing_payload_index_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_payload_index_of_another_kind_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     EdgeIndex(path, "tiny", DIMENSIONS).close()
-    monkeypatch.setitem(qdrant_edge._NODE_INDEXES, "colour", qdrant_edge._KEYWORD)
-    with pytest.raises(MemoryFormatError, match="summaries lacks the index of colour"):
+    monkeypatch.setitem(qdrant_edge._NODE_INDEXES, "latest", qdrant_edge._KEYWORD)
+    with pytest.raises(MemoryFormatError, match="summaries has an index of another kind on latest"):
         EdgeIndex(path, "tiny", DIMENSIONS)
     monkeypatch.undo()
     EdgeIndex(path, "tiny", DIMENSIONS).close()
+
+
+def as_before(path: Path) -> Path:
+    """A directory as it was made before there was an erasure, its shards with a log and without an index of users."""
+    EdgeIndex(path, "tiny", DIMENSIONS).close()
+    for name, indexes in (("messages", qdrant_edge._MESSAGE_INDEXES), ("summaries", qdrant_edge._NODE_INDEXES)):
+        shutil.rmtree(path / "tiny-8" / name)
+        sparse = {"lexical": EdgeSparseVectorParams(modifier=Modifier.Idf)} if name == "messages" else None
+        config = EdgeConfig(vectors={"dense": EdgeVectorParams(DIMENSIONS, Distance.Cosine)}, sparse_vectors=sparse)
+        kept = {field: kind for field, kind in indexes.items() if field != "user"}
+        qdrant_edge._create_shard(path / "tiny-8" / name, config, kept)
+    return path / "tiny-8" / "messages"
+
+
+async def test_a_directory_with_a_log_keeps_its_points_and_loses_its_log(path: Path, folder: Path) -> None:
+    messages = as_before(path)
+    maker = EdgeIndex(folder / "maker", "tiny", DIMENSIONS)
+    points = [maker._message_point(point) for point in (said("a", "zephyr"), said("b", user="U2"), said("c"))]
+    maker.close()
+    shard = EdgeShard.load(str(messages))
+    shard.update(UpdateOperation.upsert_points(points))
+    shard.close()
+    assert has_log(messages)
+    for _ in range(2):
+        index = EdgeIndex(path, "tiny", DIMENSIONS)
+        assert not has_log(messages)
+        assert await dense(index, EAST) == ["a", "b", "c"]
+        index.close()
+    index = EdgeIndex(path, "tiny", DIMENSIONS)
+    await index.replace([said("a", "harbour")])  # the engine numbers its writes on from those of the log
+    assert await lexical(index, "zephyr") == []
+    assert await lexical(index, "harbour") == ["a"]
+    await index.erase("W", users=["U2"])
+    assert await dense(index, EAST) == ["a", "c"]
+    index.close()
+
+
+def has_log(shard: Path) -> bool:
+    return (shard / "wal").exists()
 
 
 # ------------------------------------------------------------------------------------------------ names
@@ -672,3 +729,191 @@ async def test_a_point_that_was_lowered_meanwhile_does_not_rise_when_it_is_repla
     await index.replace([worded(said("a"), "Zoe", "general", "user")])
     assert await dense(index, EAST) == []
     assert await dense(index, EAST, Visible("W", None, None, moment=15)) == ["a"]
+
+
+# ---------------------------------------------------------------------------------------------- erasure
+
+
+async def test_every_version_of_an_erased_message_is_gone_from_everything(index: Any) -> None:
+    versions = [
+        worded(said("a", "draft", until=20), "Ann", "general", "user"),
+        worded(said("a", "final", number="2", since=20), "Ann", "general", "user"),
+    ]
+    await index.upsert([*versions, said("b", "other", NORTH)])
+    keys = [point.version.key for point in versions]
+    assert await index.traces("W", ["W/C1/a"]) == 2
+    await index.erase("W", ["W/C1/a"])
+    assert await index.traces("W", ["W/C1/a"]) == 0
+    assert await dense(index, EAST) == ["b"]
+    assert await lexical(index, "draft final Ann") == []
+    assert await dense(index, EAST, Visible("W", None, None, moment=15)) == ["b"]
+    assert await index.known(keys) == set()
+    assert await index.vectors(keys) == [None, None]
+    assert await index.cosines(EAST, keys) == [None, None]
+    assert await index.misnamed("W", {"U1": "Anna"}, {}) == []
+    assert (await index.counts())["message points"] == 1
+
+
+async def test_all_messages_of_an_erased_user_are_gone_and_no_others(index: Any) -> None:
+    await index.upsert([said("a", user="U2"), said("b", user="U2", channel="C2"), said("c")])
+    await index.upsert([said("x", user="U2", workspace="V"), said("a", workspace="V")])
+    assert await index.traces("W", users=["U2", "U9"]) == 2
+    await index.erase("W", users=["U2", "U9"])
+    assert await dense(index, EAST) == ["c"]
+    assert await dense(index, EAST, Visible("V", None, None)) == ["a", "x"]
+    assert await index.traces("V", ["V/C1/a"], ["U2"]) == 2
+
+
+async def test_a_trace_is_counted_once(index: Any) -> None:
+    await index.upsert([said("a", user="U2"), said("b", user="U2"), said("c"), said("d")])
+    asked = (["W/C1/a", "W/C1/c", "W/C1/c"], ["U2", "U2"])
+    assert await index.traces("W", *asked) == 3
+    await index.erase("W", *asked)
+    assert await index.traces("W", *asked) == 0
+    assert await dense(index, EAST) == ["d"]
+
+
+async def test_erasing_again_or_the_unknown_or_nothing_changes_nothing(index: Any) -> None:
+    await index.upsert([said("a"), said("b")])
+    for _ in range(2):
+        await index.erase("W", ["W/C1/a"])
+        await index.erase("W", ["unknown"], ["U9"])
+        await index.erase("V", ["W/C1/b"], ["U1"])
+        await index.erase("W")
+        assert await index.traces("W") == 0
+        assert await dense(index, EAST) == ["b"]
+
+
+async def test_any_number_of_messages_is_erased(index: Any) -> None:
+    await index.upsert([said("first"), said("last"), said("other")])
+    uids = ["W/C1/first", *(f"W/C1/g{i}" for i in range(2 * PIECE)), "W/C1/last"]
+    assert await index.traces("W", uids) == 2
+    await index.erase("W", uids)
+    assert await dense(index, EAST) == ["other"]
+
+
+async def test_scores_are_those_of_an_index_that_never_held_what_was_erased(index: Any) -> None:
+    await index.upsert([said("a", "the zephyr contract"), said("b", "lunch at noon"), said("c", "zephyr again")])
+    shown = [EVERYTHING, Visible("W", frozenset({"C1"}), None), Visible("W", None, None, moment=15)]
+    before = [await index.find_messages(EAST, "zephyr contract", 10, visible) for visible in shown]
+    more = [said(f"e{i}", "zephyr contract", user="U2", channel=f"C{i % 2 + 1}", until=20 + i) for i in range(40)]
+    await index.upsert([*more, said("e", "zephyr", user="U2")])
+    assert await index.find_messages(EAST, "zephyr contract", 10, EVERYTHING) != before[0]
+    await index.erase("W", users=["U2"])
+    for _ in range(2):
+        assert [await index.find_messages(EAST, "zephyr contract", 10, visible) for visible in shown] == before
+        await index.flush()
+
+
+async def test_what_was_erased_can_be_written_again(index: Any) -> None:
+    await index.upsert([said("a", "first"), said("b")])
+    await index.erase("W", ["W/C1/a"])
+    await index.flush()
+    await index.upsert([said("a", "second", NORTH)])
+    assert await lexical(index, "first second") == ["a"]
+    assert await dense(index, NORTH) == ["a", "b"]
+
+
+def test_the_payload_of_a_summary_holds_no_text_and_no_message() -> None:
+    told = msgspec.json.encode(node_payload(node("T"))).decode()
+    assert "W/C1/a" not in told
+    assert "text" not in told
+
+
+SECRET = said("q7Zk9RwX", "zephyr", unit(3, 1, 4, 1, 5, 9, 2, 6), user="UvB3x8Lq")
+MARKS = {
+    "uid": b"q7Zk9RwX",
+    "user": b"UvB3x8Lq",
+    "name": b"Mw4Tf6Hj",
+    "vector": SECRET.vector.tobytes()[:16],
+    "id": point_id(SECRET.version.key).bytes,
+    "id, as a number": point_id(SECRET.version.key).bytes[::-1],
+}
+
+
+def remains(path: Path) -> set[str]:
+    """Which of the marks of the secret message some file holds."""
+    contents = [file.read_bytes() for file in path.rglob("*") if file.is_file()]
+    return {name for name, mark in MARKS.items() if any(mark in content for content in contents)}
+
+
+async def with_a_secret(path: Path) -> EdgeIndex:
+    index = EdgeIndex(path, "tiny", DIMENSIONS)
+    await index.upsert([said(f"m{i}", f"word{i}") for i in range(300)])
+    await index.upsert([worded(SECRET, "Mw4Tf6Hj", "general", "user")])
+    await index.flush()
+    assert remains(path) >= {"uid", "user", "name", "vector"}
+    return index
+
+
+@pytest.mark.parametrize("named", [{"uids": [SECRET.version.uid]}, {"users": [SECRET.version.user]}])
+async def test_no_file_holds_what_was_erased(path: Path, named: dict[str, list[str]]) -> None:
+    index = await with_a_secret(path)
+    await index.erase("W", **named)
+    await index.flush()
+    assert remains(path) == set()
+    index.close()
+    assert remains(path) == set()
+    index = EdgeIndex(path, "tiny", DIMENSIONS)
+    assert remains(path) == set()
+    assert (await index.counts())["message points"] == 300
+    assert await lexical(index, "word7 zephyr") == ["m7"]
+    index.close()
+
+
+async def test_no_file_holds_the_last_message_either(path: Path) -> None:
+    index = EdgeIndex(path, "tiny", DIMENSIONS)
+    await index.upsert([SECRET])
+    await index.flush()
+    await index.erase("W", users=[SECRET.version.user])
+    await index.flush()
+    assert remains(path) == set()
+    index.close()
+
+
+async def test_no_file_holds_a_dropped_summary_after_an_erasure(path: Path) -> None:
+    index = await with_a_secret(path)
+    summary = node(SECRET.version.user, SECRET.vector, view="actor")
+    await index.keep_nodes([summary, node("T")])
+    await index.flush()
+    await index.drop_nodes([summary.summary.node])
+    await index.erase("W", [SECRET.version.uid])
+    await index.flush()
+    assert remains(path) == set()
+    assert await nodes(index, inner("channel", 9)) == ["T"]
+    index.close()
+
+
+async def test_an_erasure_that_was_cut_short_ends_at_the_next_opening(path: Path) -> None:
+    index = await with_a_secret(path)
+    await index.erase("W", [SECRET.version.uid])
+    index.close()
+    (path / "tiny-8" / "messages" / "temp_segments" / "segment_builder_x").mkdir(parents=True)
+    (path / "tiny-8" / "messages" / "temp_segments" / "segment_builder_x" / "page_0.dat").write_bytes(MARKS["uid"])
+    assert remains(path) >= {"uid", "vector"}
+    EdgeIndex(path, "tiny", DIMENSIONS).close()
+    assert remains(path) == set()
+
+
+ERASE_AND_WAIT = """
+import asyncio, sys, time
+from pathlib import Path
+from tests.contract.test_vector_index import SECRET, said, with_a_secret
+async def main():
+    index = await with_a_secret(Path(sys.argv[1]))
+    await index.erase("W", users=[SECRET.version.user])
+    await index.flush()
+    print("flushed", flush=True)
+    await index.upsert([said("late", "unflushed")])
+    time.sleep(60)
+asyncio.run(main())
+"""
+
+
+async def test_what_was_erased_and_flushed_stays_erased_after_a_kill(path: Path) -> None:
+    killed_when_flushed(path, ERASE_AND_WAIT)
+    assert remains(path) == set()
+    index = EdgeIndex(path, "tiny", DIMENSIONS)
+    assert await index.traces("W", [SECRET.version.uid], [SECRET.version.user]) == 0
+    assert len(await index.known([said(f"m{i}").version.key for i in range(300)])) == 300
+    index.close()

@@ -470,7 +470,7 @@ def via(part: Any, **calls: Any) -> Any:
         def __getattr__(self, name: str) -> Any:
             own = getattr(part, name)
             replaced = calls.get(name)
-            return own if replaced is None else lambda *arguments: replaced(own, *arguments)
+            return own if replaced is None else lambda *given, **named: replaced(own, *given, **named)
 
     return Seen()
 

@@ -1,0 +1,1 @@
+"""Microsoft Teams: Graph chatMessage pages, change notifications, the tenant export."""
