@@ -10,10 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from streammem.connectors import jsonl
+from streammem.connectors import csv_rows, gitter, jsonl
 from streammem.connectors.connector import Connector, Given, Payloads
+from streammem.connectors.discord import export as discord
+from streammem.connectors.matrix import payloads as matrix
+from streammem.connectors.mattermost import export as mattermost
 from streammem.connectors.report import Gap, Report
+from streammem.connectors.rocketchat import dump as rocketchat
 from streammem.connectors.slack import export as slack_export
+from streammem.connectors.teams import payloads as teams
+from streammem.connectors.teams import tenant_export
+from streammem.connectors.zulip import export as zulip
 
 __all__ = ["ALIASES", "CONNECTORS", "Connector", "Gap", "Given", "Payloads", "Report", "recognise"]
 
@@ -22,6 +29,21 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
         connector.name: connector
         for connector in (
             Connector("slack-export", slack_export.EXPECTED, slack_export.read, slack_export.recognises),
+            Connector("teams-tenant-export", tenant_export.EXPECTED, tenant_export.read, tenant_export.recognises),
+            Connector("zulip-export", zulip.EXPECTED, zulip.read, zulip.recognises),
+            Connector("mattermost-bulk", mattermost.EXPECTED, mattermost.read, mattermost.recognises),
+            Connector("discord-dce", discord.EXPECTED, discord.read, discord.recognises),
+            Connector("rocketchat-mongo", rocketchat.EXPECTED, rocketchat.read, rocketchat.recognises),
+            Connector("matrix-element", matrix.EXPECTED, matrix.read, matrix.recognises),
+            Connector("gitter", gitter.EXPECTED, gitter.read, gitter.recognises),
+            Connector(
+                "teams-graph-notification",
+                teams.NOTIFICATIONS,
+                teams.notifications.read,
+                teams.notifications.recognises,
+            ),
+            Connector("teams-graph", teams.GRAPH, teams.graph.read, teams.graph.recognises),
+            Connector("csv", csv_rows.EXPECTED, csv_rows.read, csv_rows.recognises),
             Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises),
         )
     }

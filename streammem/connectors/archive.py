@@ -86,13 +86,22 @@ def opened(path: Path, report: Report, *, single: bool = False) -> Iterator[Arch
 
 
 def chunks(entry: Entry) -> Iterator[bytes]:
-    """The content of a file, piece by piece. Ends with EOFError where the file is damaged."""
+    """The content of a file, piece by piece, all of it that can be read. Ends with EOFError where it is damaged."""
+    piece = bytearray()
+    damage: Exception | None = None
     try:
         with entry.open() as stream:
-            while piece := stream.read(CHUNK):
-                yield piece
+            while some := stream.read1(CHUNK):  # type: ignore[attr-defined]
+                piece += some
+                if len(piece) >= CHUNK:
+                    yield bytes(piece)
+                    piece.clear()
     except _BROKEN_READ as error:
-        raise EOFError(f"{entry.name}: {error}") from error
+        damage = error
+    if piece:
+        yield bytes(piece)
+    if damage is not None:
+        raise EOFError(f"{entry.name}: {damage}") from damage
 
 
 def unpacked(entry: Entry) -> Entry:
@@ -104,25 +113,31 @@ def unpacked(entry: Entry) -> Entry:
 
 
 def _bounded(entry: Entry, limit: int) -> IO[bytes]:
-    return cast("IO[bytes]", io.BufferedReader(_Bounded(gzip.GzipFile(fileobj=entry.open()), limit), CHUNK))
+    return cast("IO[bytes]", io.BufferedReader(_Bounded(entry.open(), limit)))
 
 
 class _Bounded(io.RawIOBase):
     """A stream that breaks off where it grows out of all proportion."""
 
-    def __init__(self, stream: gzip.GzipFile, left: int) -> None:
-        self._stream, self._left = stream, left
+    def __init__(self, packed: IO[bytes], left: int) -> None:
+        self._packed, self._stream, self._left = packed, gzip.GzipFile(fileobj=packed), left
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._stream.read(len(buffer))
+        piece = self._stream.read1(len(buffer))
         self._left -= len(piece)
         if self._left < 0:
             raise EOFError("unpacks to more than any honest file would")
         buffer[: len(piece)] = piece
         return len(piece)
+
+    def close(self) -> None:
+        """Close the packed file too, which a GzipFile leaves open."""
+        self._stream.close()
+        self._packed.close()
+        super().close()
 
 
 def lines(entry: Entry, limit: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""Lines of JSON to canonical events: what each line means, whichever file it stands in."""
+"""Rows to canonical events: what each one means, whichever file it stands in and however it was written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -14,12 +14,13 @@ from streammem.connectors.facts import offset_name, reactions_of, version_of
 from streammem.connectors.fields import Row, as_list, as_row, text_of, texts_of, words_of
 from streammem.connectors.json_rows import RECORD_LIMIT, loads
 from streammem.connectors.report import IgnoredError, Report
-from streammem.core.events import decode, moment
+from streammem.core.events import decode, micros, moment
 from streammem.errors import RejectedError
 from streammem.records import (
     ChannelEvent,
     ChannelRef,
     ChannelType,
+    ErasureEvent,
     Event,
     Ingest,
     MembershipEvent,
@@ -30,14 +31,22 @@ from streammem.records import (
     UserEvent,
 )
 
+Convert = Callable[[Row, str], list[Event]]
+"""What a row of one kind (a user, a channel, a message) means, and where it stood."""
+
+Kind = Literal["message", "system", "call", "encrypted"]
+
 FIRST = datetime(2000, 1, 1, tzinfo=UTC)
 """When a workspace without any time begins."""
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _CANONICAL_KEYS = frozenset({"event", "op", "schema_version", "tenant"})
 _CHANNEL_TYPES: tuple[ChannelType, ...] = ("public", "private", "dm", "group_dm", "thread", "unknown")
 _SENDER_KINDS: tuple[SenderKind, ...] = ("user", "bot", "external", "system", "unknown")
 _MILLISECONDS_FROM = 10**11
+_MESSAGE_KINDS: tuple[Kind, ...] = ("system", "call", "encrypted")
+_VERSION = re.compile(r"\d{1,40}(?:\.\d{1,40})?", re.ASCII)
 _NUMBER = re.compile(r"(\d{9,17})(?:\.(\d+))?", re.ASCII)
 
 
@@ -49,34 +58,46 @@ class Reader:
     merged: str
     report: Report
     has_channels: bool
+    given_channel: str = ""
+    source_format: str = "jsonl"
     users: set[tuple[str, str]] = field(default_factory=set)
+    roles: set[UserEvent] = field(default_factory=set)
     channels: set[tuple[str, str]] = field(default_factory=set)
     last: dict[str, datetime] = field(default_factory=dict)
 
-    def counted(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
+    def counted(self, raw: bytes, origin: str, convert: Convert) -> list[Event]:
         """The events of one line, or none and an account of why."""
         if not raw.strip():
             return []
-        return self.report.counted(lambda: self._stated(raw, origin, convert), origin)
+        return self.report.counted(lambda: self.stated(self._of_line(raw, origin, convert), convert), origin)
 
-    def _stated(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
-        if events := self._events(raw, origin, convert):
+    def counted_value(self, value: Any, origin: str, convert: Convert) -> list[Event]:
+        """The events of one decoded value, or none and an account of why."""
+        return self.report.counted(lambda: self.stated(self._of_value(value, origin, convert), convert), origin)
+
+    def stated(self, events: list[Event], convert: Convert) -> list[Event]:
+        """The events of one row, which may not be none. Raises IgnoredError for none, RejectedError for an erasure."""
+        if any(isinstance(event, ErasureEvent) for event in events):
+            raise RejectedError("not-importable", "an erasure is ordered, never imported")
+        if events:
             return events
         raise IgnoredError("merged-channel" if convert == self.channel else "empty")
 
-    def _events(self, raw: bytes, origin: str, convert: Callable[[Row, str], list[Event]]) -> list[Event]:
+    def _of_line(self, raw: bytes, origin: str, convert: Convert) -> list[Event]:
         if len(raw) >= RECORD_LIMIT:
             raise RejectedError("line-too-long", f"a line is longer than {RECORD_LIMIT} bytes")
         if b'"event"' in raw and (event := _ready(raw)):
             return [event]
         try:
-            row = loads(raw)
+            value = loads(raw)
         except ValueError as error:
             raise RejectedError("not-json", str(error)) from None
-        if not isinstance(row, dict):
-            raise RejectedError("not-an-object", f"a line is a {type(row).__name__}")
-        is_canonical = not _CANONICAL_KEYS.isdisjoint(row) or isinstance(row.get("sender"), dict)
-        return canonical(row, origin) if is_canonical else convert(row, origin)
+        return self._of_value(value, origin, convert)
+
+    def _of_value(self, value: Any, origin: str, convert: Convert) -> list[Event]:
+        if not isinstance(value, dict):
+            raise RejectedError("not-an-object", f"a record is {type(value).__name__}")
+        return canonical(value, origin) if is_canonical(value) else convert(value, origin)
 
     # ----------------------------------------------------------------------------------------- plain rows
 
@@ -121,9 +142,9 @@ class Reader:
         return [event, *members]
 
     def message(self, row: Row, origin: str) -> list[Event]:
-        """A message; before the first one of somebody that only its rows describe, that person's role."""
+        """A message; before the first one that tells the role of somebody whom only rows describe, that person."""
         own = text_of(row, "ws") or self.home
-        message, channel = _required(row, "id"), _required(row, "channel")
+        message, channel = _required(row, "id"), _id(row, "channel") or self.given_channel or _required(row, "channel")
         ts = self._time(row, own)
         if not isinstance(row.get("text"), str):
             raise RejectedError("no-text", f"message {message!r} has no text")
@@ -132,18 +153,21 @@ class Reader:
         workspace, channel = (self.merged, own) if self.merged else (own, channel)
         name = _id(row, "user")
         user = _id(row, "user_id") or name
-        thread = _id(row, "thread")
+        thread, kind, edited = _id(row, "thread"), _kind(row), _edited(row)
         event = MessageEvent(
-            source_format="jsonl",
+            source_format=self.source_format,
             workspace=workspace,
-            channel=self._channel_ref(workspace, channel),
+            channel=self._channel_ref(workspace, channel, row),
             id=message,
+            version=_version(row, edited),
             ts=ts,
-            sender=self._sender(workspace, user, name),
+            edited_at=edited,
+            kind=kind,
+            sender=self._sender(workspace, user, text_of(row, "name") or name),
             reply_to=_id(row, "reply_to") or None,
             thread_id=thread if thread and thread != message else None,
             text=words_of(row, "text"),
-            mentions=_mentions(row),
+            mentions=_mentions(row) if kind == "message" else (),
             ingest=Ingest(origin=origin),
         )
         return [*self._role(row, workspace, user, name), event]
@@ -156,10 +180,16 @@ class Reader:
         self.last[workspace] = ts
         return ts
 
-    def _channel_ref(self, workspace: str, channel: str) -> ChannelRef:
-        if not self.has_channels or self.merged:
+    def _channel_ref(self, workspace: str, channel: str, row: Row) -> ChannelRef:
+        """Where nobody speaks of channels they are public; a row that says more about its own is believed."""
+        if self.merged:
             return ChannelRef(id=channel, type="public")
-        return ChannelRef(id=channel, type=None if (workspace, channel) in self.channels else "unknown")
+        if (workspace, channel) in self.channels:
+            return ChannelRef(id=channel)
+        stated = _channel_type(row)
+        if stated == "unknown" and not self.has_channels and row.get("type") != "unknown":
+            stated = "public"
+        return ChannelRef(id=channel, name=text_of(row, "channel_name") or None, type=stated)
 
     def _sender(self, workspace: str, user: str, name: str) -> Sender:
         if not user:
@@ -170,8 +200,16 @@ class Reader:
         role = text_of(row, "role")
         if not role or not user or (workspace, user) in self.users:
             return []
-        self.users.add((workspace, user))
-        return [UserEvent(workspace=workspace, id=user, version="1", name=name or None, role=role)]
+        told = UserEvent(workspace=workspace, id=user, version="1", name=name or None, role=role)
+        if told in self.roles:
+            return []
+        self.roles.add(told)
+        return [told]
+
+
+def is_canonical(row: Row) -> bool:
+    """Whether a row is an event as it stands, by keys that no plain row has."""
+    return not _CANONICAL_KEYS.isdisjoint(row) or isinstance(row.get("sender"), dict)
 
 
 def _ready(raw: bytes) -> Event | None:
@@ -251,6 +289,27 @@ def _mentions(row: Row) -> tuple[Mention, ...]:
     listed = row.get("mentions")
     ids = (_id({"id": item}, "id") or text_of(as_row(item), "id") for item in as_list(listed))
     return tuple(Mention(id=user) for user in dict.fromkeys(filter(None, ids)))
+
+
+def _kind(row: Row) -> Kind:
+    """What a row says of itself, in `kind` or in `type`; most say nothing."""
+    stated = (row.get("kind"), row.get("type"))
+    return next((kind for kind in _MESSAGE_KINDS if kind in stated), "message")
+
+
+def _edited(row: Row) -> datetime | None:
+    try:
+        return time_of(row["edited_at"]) if row.get("edited_at") is not None else None
+    except RejectedError:
+        return None
+
+
+def _version(row: Row, edited: datetime | None) -> str:
+    """The stated version, else the time of the edit in ms."""
+    stated = _id(row, "version")
+    if _VERSION.fullmatch(stated):
+        return stated
+    return str(micros(edited) // 1000) if edited and edited > EPOCH else "0"
 
 
 def _channel_type(row: Row) -> ChannelType:

@@ -56,9 +56,9 @@ class PayloadFiles:
         """Whether most of the first payloads look like this kind. Never raises."""
         try:
             with opened(path, Report(), single=True) as archive:
-                entry = next(iter(self._files(archive, path, Report())))
+                entry = self._files(archive, path, Report())[0]
                 peeked = [payload for _, payload in islice(self._payloads(entry, "", Report()), _PEEKED)]
-        except (SourceError, EOFError):
+        except (SourceError, EOFError, IndexError):
             return False
         return 2 * sum(map(self.looks, peeked)) > len(peeked)
 

@@ -83,11 +83,12 @@ def hold(events: list[Event], report: Report, right: dict[str, Any]) -> None:
     ids = Ids(right, state)
     live = [_shown(channel, m, state, events) for (channel, _), m in state.items() if m.op == "upsert"]
     live.sort(key=lambda m: (m["channel"], ids(m["id"])))
+    messages = sorted(right["messages"], key=lambda m: (m["channel"], m["id"]))
     shown = [
-        {key: _plain(key, ids, row[key]) for key in wanted} for wanted, row in zip(right["messages"], live, strict=True)
+        {key: _plain(key, ids, row[key]) for key in wanted} for wanted, row in zip(messages, live, strict=True)
     ]
     assert shown == [
-        {key: _plain(key, lambda name: name, value) for key, value in m.items()} for m in right["messages"]
+        {key: _plain(key, lambda name: name, value) for key, value in m.items()} for m in messages
     ]
     assert sorted(m.id for m in state.values() if m.op == "delete") == sorted(right["deleted"])
     assert report.rejected.total() == right["dead_letter"]
@@ -183,7 +184,7 @@ def _channel(channel: str, events: list[Event]) -> tuple[str | None, list[str]]:
             aliases |= {*event.aliases}
             if event.name and number(event.version) > version:
                 name, version = event.name, number(event.version)
-        if isinstance(event, AttributeEvent) and event.attribute == "name" and event.id in tied:
-            if number(event.version) > version:
-                name, version = event.value, number(event.version)
+        renamed = isinstance(event, AttributeEvent) and event.attribute == "name" and event.id in tied
+        if renamed and number(event.version) > version:
+            name, version = event.value, number(event.version)
     return name, sorted(aliases)

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from streammem.connectors import CONNECTORS
-from tests.connectors.faults import FAULTS, check, hold, named
+from streammem.connectors import ALIASES, CONNECTORS
+from tests.connectors.faults import FAULTS, check, named
 
 NUMBERS = sorted(path.name[:2] for path in FAULTS.glob("*.json") if path.name[:2] != "32")
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_a_fault_gives_its_right_result(number: str, tmp_path: Path) -> None:
-    check(number, tmp_path, CONNECTORS[named(number)["format"]].read)
+    name = named(number)["format"]
+    check(number, tmp_path, CONNECTORS[ALIASES.get(name, name)].read)

@@ -2,16 +2,31 @@ from __future__ import annotations
 
 import gzip
 import json
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streammem.connectors import Report, jsonl, recognise
 from streammem.core.events import TEXT_LIMIT, encode, micros
 from streammem.errors import SourceError
-from streammem.records import ChannelRef, MessageEvent, UserEvent
-from tests.connectors.sources import content, drawn
+from streammem.records import (
+    AttributeEvent,
+    ChannelRef,
+    ErasureEvent,
+    Event,
+    GroupEvent,
+    MessageEvent,
+    TieEvent,
+    UserEvent,
+)
+from tests.connectors.sources import Drawn, content, drawn
+from tests.connectors.standing import standing
+from tests.connectors.test_any_input import mutated
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -211,3 +226,109 @@ def test_json_lines_are_recognised(tmp_path: Path) -> None:
     assert recognise(tmp_path / "messages.txt") is None
     (tmp_path / "backup.tar.gz").write_bytes(b"")
     assert recognise(tmp_path / "backup.tar.gz") is None
+
+
+def test_events_of_every_kind_are_read_as_they_stand(lines) -> None:
+    events: list[Event] = [
+        GroupEvent(workspace="W", id="S1", name="ops", members=("U1",), version="3"),
+        AttributeEvent(workspace="W", entity="channel", id="C1", attribute="name", value="new", version="4"),
+        TieEvent(workspace="W", entity="user", id="U1", same_as="U2", version="5"),
+    ]
+    assert lines(*map(encode, events)).events == events
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        encode(ErasureEvent(workspace="W", entity="user", id="U1")),
+        b'{"event":"erasure", "workspace":"W","entity":"user","id":"U1","\\ud800":1}',
+    ],
+)
+def test_no_file_can_erase(lines, line: bytes) -> None:
+    read = lines(line, row())
+    assert (read.texts, read.report.rejected) == (["hello"], {"not-importable": 1})
+
+
+def test_a_given_channel_stands_in_where_a_row_names_none(lines) -> None:
+    bare = row("a")
+    del bare["channel"]
+    assert [m.channel.id for m in lines(bare, row("b"), channel="given").messages] == ["given", "ops"]
+
+
+def test_a_row_may_tell_its_edit_its_kind_its_channel_and_a_name(lines) -> None:
+    edited = "2024-03-01T10:01:00Z"
+    first, second, third, fourth = lines(
+        row("a", edited_at=edited, name="Ada Quill", private=True, channel_name="Operations"),
+        row("b", version="7", edited_at=edited, type="dm"),
+        row("c", type="system", mentions=["bram"]),
+        row("d", edited_at="soon", kind="party", type="party"),
+    ).messages
+    assert (first.version, first.edited_at) == ("1709287260000", datetime(2024, 3, 1, 10, 1, tzinfo=UTC))
+    assert (first.sender.name, first.channel) == ("Ada Quill", ChannelRef(id="ops", name="Operations", type="private"))
+    assert (second.version, second.channel.type) == ("7", "dm")
+    assert (third.kind, third.mentions, third.channel.type) == ("system", (), "public")
+    assert (fourth.kind, fourth.version, fourth.edited_at) == ("message", "0", None)
+
+
+def test_a_list_is_read_like_lines(tmp_path: Path) -> None:
+    user = UserEvent(workspace="W", id="U1", name="Ada")
+    written = b"\xef\xbb\xbf" + json.dumps([row(), json.loads(encode(user)), 5, row("m2", ts="x")]).encode()
+    path = tmp_path / "rows.json"
+    path.write_bytes(written)
+    report = Report()
+    events = list(jsonl.read(path, report))
+    assert [type(event) for event in events] == [MessageEvent, UserEvent]
+    assert [(r.reason, r.origin) for r in report.refusals] == [
+        ("not-an-object", "rows.json#2"),
+        ("bad-timestamp", "rows.json#3"),
+    ]
+
+
+def test_lines_may_be_called_json_and_a_folder_may_hold_lists(tmp_path: Path) -> None:
+    (tmp_path / "messages.json").write_bytes(content(row()) + b"\n" + content(row("m2")))
+    (tmp_path / "users.json").write_text(json.dumps([{"id": "ada", "name": "Ada Quill"}]))
+    assert jsonl.recognises(tmp_path)
+    read = drawn("jsonl", tmp_path)
+    assert ([u.name for u in read.users], [m.id for m in read.messages]) == (["Ada Quill"], ["m1", "m2"])
+
+
+def test_a_json_file_of_something_else_is_not_recognised(tmp_path: Path) -> None:
+    for number, other in enumerate(([], [{"id": "1", "text": "x"}], {"ok": True}, "words", 5)):
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps(other))
+        assert not jsonl.recognises(path)
+    with pytest.raises(SourceError, match=r"4.json: [^\n]+; expected JSON lines"):
+        list(jsonl.read(tmp_path / "4.json", Report()))
+
+
+ALL = [
+    row(),
+    row(text="edited", edited_at="2024-03-01T10:01:00Z"),
+    row("m2", user="bram", role="cto"),
+    row("m3", user="bram", role="ceo"),
+    row("m4", user="bram", ws="other", type="private"),
+    json.loads(encode(GroupEvent(workspace="W", id="S1", version="3"))),
+]
+
+
+def read_rows(rows: list[Any]) -> Drawn:
+    with tempfile.TemporaryDirectory() as where:
+        path = Path(where) / "rows.json"
+        path.write_bytes(json.dumps(rows).encode() if isinstance(rows, list) else rows)
+        return drawn("jsonl", path, workspace="W")
+
+
+@settings(deadline=None)
+@given(st.permutations(ALL))
+def test_the_order_of_rows_changes_nothing_that_stands(rows: list[Any]) -> None:
+    assert standing(read_rows(rows).events) == standing(read_rows(ALL).events)
+
+
+def test_a_second_reading_gives_the_same_again() -> None:
+    assert read_rows(ALL).events == read_rows(ALL).events
+
+
+@settings(deadline=None)
+@given(mutated(ALL).filter(lambda raw: raw.lstrip()[:1] in (b"[", b"{", b"")))
+def test_a_damaged_list_is_accounted_for(raw: Any) -> None:
+    read_rows(raw)

@@ -12,6 +12,8 @@ from streammem.connectors.slack import export as slack_export
 from streammem.core.events import TEXT_LIMIT
 from streammem.core.registers import number
 from streammem.errors import SourceError
+from streammem.records import GroupEvent
+from tests.benchmarks import slack_export as slack_benchmark
 from tests.connectors.sources import CHANNELS, USERS, drawn, said, zipped
 
 DAY = "ops/2024-01-02.json"
@@ -314,3 +316,99 @@ def test_a_long_message_is_cut_at_a_character_with_a_mark_and_its_full_size(slac
     text = "\N{GRINNING FACE}" * 300_000
     (kept,) = slack({DAY: json.dumps([said(text)], ensure_ascii=False)}).messages
     assert (kept.text, kept.text_truncated, kept.text_bytes) == (text[:TEXT_LIMIT], True, 1_200_000)
+
+
+def test_a_permalink_to_a_reply_names_its_thread(slack) -> None:
+    reply = said("reply", "1704190001.000100", thread_ts="1704190000.000100")
+    assert slack({DAY: [reply]}, domain="acme").messages[0].permalink == (
+        "https://acme.slack.com/archives/C0001/p1704190001000100?thread_ts=1704190000.000100&cid=C0001"
+    )
+
+
+def test_a_direct_conversation_is_called_by_who_is_in_it(slack) -> None:
+    users = [*USERS, {"id": "U0BRAM", "name": "bram"}]
+    read = slack(
+        {
+            "users.json": users,
+            "dms.json": [
+                {"id": "D1", "created": 1, "members": ["U0ADA", "U0BRAM"]},
+                {"id": "D2", "created": 1, "members": ["U0ADA", "USLACKBOT"]},
+                {"id": "D3", "created": 1, "members": ["U0ADA", "U0ADA"]},
+                {"id": "D4", "created": 1, "members": ["U0X", "U0Y"]},
+            ],
+            "mpims.json": [
+                {"id": "G1", "name": "mpdm-ada--bram-1", "members": ["U0ADA", "U0BRAM"]},
+                {"id": "G2", "name": "mpdm-cleo--dov-1"},
+            ],
+            "mpdm-ada--bram-1/2024-01-02.json": [said("hello")],
+        }
+    )
+    names = {channel.id: (channel.name, channel.aliases) for channel in read.channels}
+    assert names == {
+        "D1": ("Ada Quill, bram", ()),
+        "D2": ("Ada Quill, Slackbot", ()),
+        "D3": ("Ada Quill", ()),
+        "D4": (None, ()),
+        "G1": ("Ada Quill, bram", ("mpdm-ada--bram-1",)),
+        "G2": ("cleo, dov", ("mpdm-cleo--dov-1",)),
+        "C0001": ("ops", ()),
+    }
+    assert read.messages[0].channel.id == "G1"
+
+
+def test_user_groups_are_read_where_an_export_carries_them(slack) -> None:
+    groups = [
+        {"id": "S1", "handle": "ops-team", "name": "Operations", "users": ["U0ADA"], "date_update": 1700000000},
+        {"id": "S2", "handle": "old", "users": [], "date_update": 5, "date_delete": 1700000001},
+    ]
+    read = slack({"usergroups.json": groups, DAY: [said("<!subteam^S1> <!subteam^S9|@else>")]})
+    assert [(g.id, g.name, g.aliases, g.members, g.present, g.version) for g in read.of(GroupEvent)] == [
+        ("S1", "ops-team", ("Operations",), ("U0ADA",), True, "1700000000"),
+        ("S2", "old", (), (), False, "1700000001"),
+    ]
+    assert read.texts == ["@ops-team @else"]
+
+
+def test_the_workspaces_of_an_organisation_are_read_together(slack) -> None:
+    def listed(channel: str) -> list[dict[str, object]]:
+        return [{"id": channel, "name": "general", "created": 1}]
+
+    files = {
+        "org_users.json": USERS,
+        "channels.json": listed("C0ORG"),
+        "groups.json": [{"id": "G0ORG", "name": "leads"}],
+        "general/2024-01-02.json": [said("of all")],
+        "teams/east/channels.json": listed("C0EAST"),
+        "teams/east/general/2024-01-02.json": [said("of the east")],
+        "teams/east/leads/2024-01-02.json": [said("of the leads")],
+        "teams/west/channels.json": listed("C0WEST"),
+        "teams/west/general/2024-01-02.json": [said("of the west")],
+    }
+    read = slack(files, bare=True)
+    assert {message.text: message.channel.id for message in read.messages} == {
+        "of all": "C0ORG",
+        "of the east": "C0EAST",
+        "of the leads": "G0ORG",
+        "of the west": "C0WEST",
+    }
+    assert {message.workspace for message in read.messages} == {"T0001"}
+    assert read.report.skipped == {}
+
+
+def test_a_workspace_that_keeps_edits_tells_them_in_its_day_files(slack) -> None:
+    when = "1704190100.000100"
+    edited = {"ts": "1704190060.000000"}
+    change = {"type": "message", "subtype": "message_changed", "ts": when, "message": said("new", edited=edited)}
+    gone = {"type": "message", "subtype": "message_deleted", "ts": when, "original": said("old", "1704190001.000100")}
+    read = slack({DAY: [said("old"), change | {"original": said("old")}, gone]})
+    assert [(m.op, m.id, m.version, m.text) for m in read.messages] == [
+        ("upsert", "1704190000.000100", "0", "old"),
+        ("upsert", "1704190000.000100", "1704190060.000000", "new"),
+        ("delete", "1704190001.000100", when, ""),
+    ]
+
+
+def test_a_large_export_of_the_benchmark_is_read_whole(tmp_path: Path) -> None:
+    slack_benchmark.write(tmp_path / "large.zip", messages=120, count=12)
+    report = drawn("slack-export", tmp_path / "large.zip").report
+    assert (report.messages, report.rejected.total(), report.ignored.total(), report.gaps.total()) == (120, 0, 0, 0)

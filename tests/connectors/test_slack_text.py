@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from streammem.connectors.slack.text import Names, Reading
+from streammem.connectors.slack.blocks import BlockReading as Reading
+from streammem.connectors.slack.text import Names
 
 NAMES = Names(users={"U1": "Ada Quill"}, channels={"C1": "ops"})
 
@@ -74,3 +75,66 @@ def test_blocks_nested_without_end_are_read_to_a_fixed_depth() -> None:
     for _ in range(500):
         element = {"type": "rich_text_list", "elements": [element]}
     assert Reading(NAMES).blocks([{"type": "rich_text", "elements": [element]}]) == ""
+
+
+def mrkdwn(text: str) -> dict[str, str]:
+    return {"type": "mrkdwn", "text": text}
+
+
+def plain(text: str) -> dict[str, str]:
+    return {"type": "plain_text", "text": text}
+
+
+BUTTON = {"type": "button", "text": plain("Approve"), "url": "https://a.example"}
+RICH_CELL = {
+    "type": "rich_text",
+    "elements": [{"type": "rich_text_section", "elements": [{"type": "user", "user_id": "U1"}]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "header", "text": plain("Build &lt;7&gt;")}, "Build <7>"),
+        (
+            {"type": "section", "text": mrkdwn("owner <@U1>"), "fields": [mrkdwn("a"), plain("b")]},
+            "owner @Ada Quill\na\nb",
+        ),
+        ({"type": "section", "text": mrkdwn("sign here"), "accessory": BUTTON}, "sign here\nApprove"),
+        ({"type": "context", "elements": [mrkdwn("by"), {"type": "image", "alt_text": "x"}, plain("ada")]}, "by ada"),
+        ({"type": "actions", "elements": [BUTTON, {"type": "button", "text": plain("Reject")}]}, "Approve | Reject"),
+        ({"type": "actions", "elements": [{"type": "static_select", "initial_option": {"text": plain("low")}}]}, "low"),
+        ({"type": "context_actions", "elements": [{"type": "feedback_buttons", "text": plain("Good")}]}, ""),
+        ({"type": "input", "label": plain("Why?"), "element": {"type": "plain_text_input"}}, "Why?"),
+        ({"type": "file", "source": "remote", "file": {"title": "plan.pdf"}}, "plan.pdf"),
+        (
+            {"type": "call", "call": {"v1": {"name": "Standup", "join_url": "https://c.example"}}},
+            "Standup (https://c.example)",
+        ),
+        ({"type": "image", "title": plain("Chart"), "alt_text": "sales"}, "Chart\nsales"),
+        ({"type": "markdown", "text": "**as** typed"}, "**as** typed"),
+        ({"type": "table", "rows": [[{"type": "raw_text", "text": "a"}, RICH_CELL], "x", [7]]}, "a | @Ada Quill"),
+        ({"type": "card_of_next_year", "title": plain("T"), "body": mrkdwn("B")}, "T\nB"),
+        ({"type": "divider"}, ""),
+    ],
+)
+def test_blocks_read_as_the_words_in_them(block: dict[str, object], shown: str) -> None:
+    assert Reading(NAMES).blocks([block]) == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ({"type": "color", "value": "#F405B3"}, "#F405B3"),
+        ({"type": "date", "timestamp": 1704190000, "format": "{date}", "fallback": "Jan 2"}, "Jan 2"),
+        ({"type": "date", "timestamp": 1704190000, "format": "{date}"}, "2024-01-02"),
+        ({"type": "date", "timestamp": "soon"}, ""),
+        ({"type": "team", "team_id": "T1"}, "T1"),
+        ({"type": "usergroup", "usergroup_id": "S1"}, "@ops-team"),
+        ({"type": "channel", "channel_id": "C1"}, "#ops"),
+    ],
+)
+def test_rich_text_has_small_things_in_it(word: dict[str, object], shown: str) -> None:
+    names = Names(users={}, channels={"C1": "ops"}, groups={"S1": "ops-team"})
+    block = {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": [word]}]}
+    assert Reading(names).blocks([block]) == shown

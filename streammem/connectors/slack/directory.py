@@ -1,34 +1,20 @@
-"""What a Slack export says of people and channels: users.json, channels.json, groups.json, dms.json, mpims.json."""
+"""What Slack's objects say of people, channels and user groups: in the lists of an export, in pages and in events."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections import Counter
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 
 from streammem.connectors.facts import offset_name, version_of
-from streammem.connectors.fields import Row, row_of, text_of, texts_of
-from streammem.connectors.slack.text import Names, unescape
-from streammem.records import (
-    ChannelEvent,
-    ChannelRef,
-    ChannelType,
-    Event,
-    MembershipEvent,
-    SenderKind,
-    UserEvent,
-)
+from streammem.connectors.fields import Row, count_of, row_of, text_of, texts_of
+from streammem.connectors.slack.text import unescape
+from streammem.records import ChannelEvent, ChannelType, GroupEvent, MembershipEvent, SenderKind, UserEvent
 
-USER_LISTS = ("org_users.json", "users.json")
-CHANNEL_LISTS: dict[str, ChannelType] = {
-    "channels.json": "public",
-    "groups.json": "private",
-    "dms.json": "dm",
-    "mpims.json": "group_dm",
-}
+SLACKBOT = "USLACKBOT"
+_GROUP_DM = re.compile(r"mpdm-(.+?)-\d+")
 
 
-def user_of(row: Row, workspace: str) -> UserEvent | None:
+def user_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
     """The state of a user; None for a row without an id. A deactivated account is absent and keeps its names."""
     user = text_of(row, "id")
     if not user:
@@ -38,7 +24,7 @@ def user_of(row: Row, workspace: str) -> UserEvent | None:
     return UserEvent(
         workspace=workspace,
         id=user,
-        version=version_of(row.get("updated")),
+        version=version_of(row.get("updated") or known_at),
         present=row.get("deleted") is not True,
         name=names[0] if names else None,
         aliases=tuple(names[1:]),
@@ -60,34 +46,52 @@ def _names(row: Row, profile: Row) -> list[str]:
 
 
 def _kind(row: Row, user: str) -> SenderKind:
-    if row.get("is_bot") is True or user == "USLACKBOT":
+    if row.get("is_bot") is True or user == SLACKBOT:
         return "bot"
     return "external" if row.get("is_stranger") is True else "user"
 
 
-def channel_of(row: Row, listed: ChannelType, workspace: str, known_at: str = "") -> ChannelEvent | None:
-    """The state of a channel; None for a row without an id.
+def bot_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
+    """The state of a bot, which speaks under an id of its own; None without id or name."""
+    bot, name = text_of(row, "id"), unescape(text_of(row, "name"))
+    if not (bot and name):
+        return None
+    return UserEvent(
+        workspace=workspace,
+        id=bot,
+        version=version_of(row.get("updated") or known_at),
+        present=row.get("deleted") is not True,
+        name=name,
+        kind="bot",
+    )
+
+
+def channel_of(
+    row: Row, kind: ChannelType, workspace: str, known_at: str = "", names: Mapping[str, str] | None = None
+) -> ChannelEvent | None:
+    """The state of a channel; None for a row without an id. `names` are those of its members.
 
     Most exports say only when a channel was made, not when it last changed: then it stands as of `known_at`.
     """
     channel = text_of(row, "id")
     if not channel:
         return None
-    name = text_of(row, "name") or None
-    previous = (unescape(other) for other in texts_of(row, "previous_names"))
+    raw = text_of(row, "name")
+    name = conversation_name(row, kind, names or {}) or unescape(raw) or None
+    former = (unescape(other) for other in (raw, *texts_of(row, "previous_names")))
     return ChannelEvent(
         workspace=workspace,
         id=channel,
         version=version_of(row.get("created"), row.get("updated") or known_at),
         name=name,
-        type=_type(row, listed),
-        aliases=tuple(other for other in previous if other != name),
+        type=kind,
+        aliases=tuple(dict.fromkeys(other for other in former if other and other != name)),
         topic=unescape(text_of(row_of(row, "topic"), "value")) or None,
     )
 
 
-def _type(row: Row, listed: ChannelType) -> ChannelType:
-    """The list's type, unless the row itself knows that fewer people may read."""
+def listed_type(row: Row, listed: ChannelType) -> ChannelType:
+    """The type of the list a channel stands in, unless the row itself knows that fewer people may read."""
     if row.get("is_im") is True:
         return "dm"
     if row.get("is_mpim") is True or (listed == "private" and text_of(row, "name").startswith("mpdm-")):
@@ -95,56 +99,52 @@ def _type(row: Row, listed: ChannelType) -> ChannelType:
     return "private" if row.get("is_private") is True and listed == "public" else listed
 
 
+def stated_type(row: Row) -> ChannelType | None:
+    """The type that a channel object states by itself; None when it does not say."""
+    if row.get("is_private") is True or row.get("is_group") is True:
+        return listed_type(row, "private")
+    if row.get("is_im") is True or row.get("is_mpim") is True:
+        return listed_type(row, "private")
+    return "public" if row.get("is_channel") is True or row.get("is_private") is False else None
+
+
+def conversation_name(row: Row, kind: ChannelType, names: Mapping[str, str]) -> str:
+    """What a direct conversation is called: the people in it, who are sometimes known by their handles only."""
+    if kind not in ("dm", "group_dm"):
+        return ""
+    people = texts_of(row, "members") or texts_of({"user": [row.get("user")]}, "user")
+    if any(person in names for person in people):
+        return ", ".join(names.get(person, "Slackbot" if person == SLACKBOT else person) for person in people)
+    handles = _GROUP_DM.fullmatch(text_of(row, "name"))
+    return ", ".join(handles[1].split("--")) if handles else ""
+
+
 def members_of(row: Row, channel: ChannelEvent) -> Iterator[MembershipEvent]:
     """Who may read a channel that not everybody may read."""
     if channel.type == "public":
         return
-    for user in texts_of(row, "members"):
+    counterpart = texts_of({"user": [row.get("user")]}, "user") if channel.type == "dm" else ()
+    for user in dict.fromkeys((*texts_of(row, "members"), *counterpart)):
         yield MembershipEvent(workspace=channel.workspace, channel=channel.id, user=user, version=channel.version)
 
 
-class Known:
-    """What the lists of one export told, for reading its messages. Grows while they are read, then stands."""
+def group_of(row: Row, workspace: str, known_at: str = "") -> GroupEvent | None:
+    """The state of a user group; None for a row without an id.
 
-    def __init__(self) -> None:
-        self.user_names: dict[str, str] = {}
-        self.kinds: dict[str, SenderKind] = {}
-        self.channels: dict[str, ChannelEvent] = {}
-        self.teams: Counter[str] = Counter()
-        self._folders: dict[str, str] = {}
-
-    @property
-    def names(self) -> Names:
-        channels = {channel.id: channel.name for channel in self.channels.values() if channel.name}
-        return Names(self.user_names, channels)
-
-    def learned(self, facts: list[Event]) -> list[Event]:
-        """The same facts, taken note of."""
-        for fact in facts:
-            self.learn(fact)
-        return facts
-
-    def learn(self, fact: Event) -> None:
-        if isinstance(fact, UserEvent):
-            self.kinds[fact.id] = fact.kind
-            if fact.name:
-                self.user_names[fact.id] = fact.name
-        elif isinstance(fact, ChannelEvent):
-            self.channels[fact.id] = fact
-            for folder in filter(None, (fact.name, fact.id)):
-                self._claim(unicodedata.normalize("NFC", folder), fact)
-
-    def _claim(self, folder: str, channel: ChannelEvent) -> None:
-        """Two channels of one name share a folder: its messages count as those of the one that fewer people read."""
-        holder = self.channels.get(self._folders.get(folder, ""))
-        if holder is None or holder.type == "public":
-            self._folders[folder] = channel.id
-
-    def place_of(self, folder: str) -> ChannelRef:
-        """The channel of a folder: named after the channel, or after its id for direct conversations.
-
-        A folder in no list may be anything, so it counts as private.
-        """
-        if channel := self._folders.get(folder):
-            return ChannelRef(id=channel)
-        return ChannelRef(id=folder, name=folder, type="unknown")
+    Without its members it is a hint only: below every version that lists them, above older hints.
+    """
+    group = text_of(row, "id")
+    if not group:
+        return None
+    version = version_of(row.get("date_create"), row.get("date_update") or known_at, row.get("date_delete"))
+    is_whole = isinstance(row.get("users"), list) or row.get("user_count") in (0, "0")
+    names = dict.fromkeys(unescape(name) for name in (text_of(row, "handle"), text_of(row, "name")) if name)
+    return GroupEvent(
+        workspace=workspace,
+        id=group,
+        version=version if is_whole else f"0.{version.partition('.')[0]:0>17}",
+        present=not count_of(row, "date_delete"),
+        name=next(iter(names), None),
+        aliases=tuple(names)[1:],
+        members=texts_of(row, "users"),
+    )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, partial
 from itertools import groupby, islice
@@ -14,26 +14,31 @@ from pathlib import Path
 from streammem.connectors.archive import Archive, Entry, opened
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.facts import version_of
-from streammem.connectors.fields import Row, count_of, rows_of, text_of
+from streammem.connectors.fields import Row, rows_of, text_of
 from streammem.connectors.json_rows import rows
 from streammem.connectors.report import Report
-from streammem.connectors.slack.directory import (
-    CHANNEL_LISTS,
-    USER_LISTS,
-    Known,
-    channel_of,
-    members_of,
-    user_of,
-)
+from streammem.connectors.slack.directory import channel_of, group_of, listed_type, members_of, user_of
+from streammem.connectors.slack.known import Known, Root
 from streammem.connectors.slack.message import Place, events_of, exact_ts
+from streammem.connectors.slack.threads import Threads
 from streammem.core.registers import number
 from streammem.errors import RejectedError, SourceError
 from streammem.records import ChannelEvent, ChannelType, Event
 
 EXPECTED = "a Slack export: a .zip or folder with channels.json or users.json and <channel>/YYYY-MM-DD.json"
+FORMAT = "slack-export"
 
-_LISTS = (*USER_LISTS, *CHANNEL_LISTS)
-_ROOT_MARKS = frozenset(_LISTS)
+_USER_LISTS = ("org_users.json", "users.json")
+_CHANNEL_LISTS: dict[str, ChannelType] = {
+    "channels.json": "public",
+    "groups.json": "private",
+    "dms.json": "dm",
+    "mpims.json": "group_dm",
+}
+_GROUP_LISTS = ("usergroups.json",)
+_MARKS = frozenset((*_USER_LISTS, *_CHANNEL_LISTS))
+"""Lists that make a folder an export."""
+_LISTS = _MARKS.union(_GROUP_LISTS)
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.json")
 _ALMOST_DAY = re.compile(r"\s*\d{4}-\d\d-\d\d.*\.json\s*", re.IGNORECASE | re.DOTALL)
 _JUNK = frozenset({"__MACOSX", ".DS_Store", "Thumbs.db", "desktop.ini"})
@@ -53,20 +58,20 @@ def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
         known = Known()
         peeked = _peek(layout)
         home = given.workspace or _home(layout) or peeked.team or path.stem
-        yield from _users(layout, known, home, report)
-        yield from _channels(layout, known, home, report)
+        yield from _directory(layout, known, home, report)
         _note_what_is_missing(layout, known, report)
         names = known.names
-        for folder, days in groupby(layout.days, key=lambda day: day.parts[-2]):
+        for (root, folder), days in groupby(layout.days, key=lambda day: (day.root, day.entry.parts[-2])):
             place = Place(
                 workspace=home,
-                channel=known.place_of(folder),
+                channel=known.place_of(root, folder),
                 names=names,
                 kinds=known.kinds,
                 has_directory=layout.has_users,
                 domain=given.domain or peeked.domain,
+                source_format=FORMAT,
             )
-            yield from _channel(list(days), place, known, layout.label, report)
+            yield from _channel([day.entry for day in days], place, known, layout.label, report)
 
 
 def recognises(path: Path) -> bool:
@@ -84,39 +89,49 @@ def recognises(path: Path) -> bool:
 
 
 @dataclass(frozen=True)
+class Placed:
+    """A file and the export it belongs to."""
+
+    root: Root
+    entry: Entry
+
+
+@dataclass(frozen=True)
 class Layout:
-    """The files of an export that mean something."""
+    """The files of an export that mean something. An organisation's export holds one for each workspace."""
 
     label: str
-    lists: dict[str, Entry]
-    days: list[Entry]
+    lists: defaultdict[str, list[Placed]]
+    days: list[Placed]
 
     @classmethod
     def of(cls, archive: Archive, path: Path, report: Report) -> Layout:
         """Find the export inside the archive; everything else is counted by reason."""
-        root = _root(archive)
-        if root is None:
+        roots = _roots(archive)
+        if not roots:
             held = "it has no channels.json or users.json" if archive.entries else "it is empty"
             raise SourceError(f"{path}: {held}; expected {EXPECTED}")
-        layout = cls(archive.label, {}, [])
+        layout = cls(archive.label, defaultdict(list), [])
         for entry in archive.entries:
-            layout._take(entry, root, report)
-        layout.days.sort(key=lambda day: day.parts[-2:])
-        chosen = [*layout.lists.values(), *layout.days]
+            layout._take(entry, roots, report)
+        layout.days.sort(key=lambda day: (day.root, day.entry.parts[-2:]))
+        chosen = [*(placed for listed in layout.lists.values() for placed in listed), *layout.days]
         report.entries_total += len(chosen)
-        report.bytes_total += sum(entry.size for entry in chosen)
+        report.bytes_total += sum(placed.entry.size for placed in chosen)
         return layout
 
-    def _take(self, entry: Entry, root: tuple[str, ...], report: Report) -> None:
-        below = entry.parts[len(root) :]
-        if (reason := _reason_to_skip(entry, root)) is not None:
+    def _take(self, entry: Entry, roots: frozenset[Root], report: Report) -> None:
+        root = next(
+            (entry.parts[:depth] for depth in range(len(entry.parts) - 1, -1, -1) if entry.parts[:depth] in roots), None
+        )
+        if (reason := _reason_to_skip(entry.parts, root)) is not None:
             report.skipped[reason] += 1
         elif entry.swollen:
             report.reject("too-large", f"unpacks to {entry.size} bytes", self.origin(entry))
-        elif len(below) == 1:
-            self.lists[below[0]] = entry
+        elif len(entry.parts) == len(root or ()) + 1:
+            self.lists[entry.parts[-1]].append(Placed(root or (), entry))
         else:
-            self.days.append(entry)
+            self.days.append(Placed(root or (), entry))
 
     def origin(self, entry: Entry) -> str:
         return f"{self.label}!{entry.name}"
@@ -124,7 +139,7 @@ class Layout:
     @cached_property
     def last_day(self) -> str:
         """The start of the newest day with messages, as a version: the lists were written later than that."""
-        newest = max((day.parts[-1].removesuffix(".json") for day in self.days), default="")
+        newest = max((day.entry.parts[-1].removesuffix(".json") for day in self.days), default="")
         try:
             return str(int(datetime.fromisoformat(f"{newest}T00:00:00+00:00").timestamp()))
         except ValueError:
@@ -132,31 +147,29 @@ class Layout:
 
     @cached_property
     def has_users(self) -> bool:
-        return any(name in self.lists for name in USER_LISTS)
+        return any(self.lists.get(name) for name in _USER_LISTS)
 
 
-def _root(archive: Archive) -> tuple[str, ...] | None:
-    """The folder of the lists: the shallowest, for people zip the export with folders around it."""
-    roots = {
-        entry.parts[:-1] for entry in archive.entries if entry.parts[-1] in _ROOT_MARKS and not _is_junk(entry.parts)
-    }
-    return min(roots, key=lambda root: (len(root), root), default=None)
+def _roots(archive: Archive) -> frozenset[Root]:
+    """The folders of the lists: the shallowest, for people zip the export with folders around it, and those below."""
+    found = {entry.parts[:-1] for entry in archive.entries if entry.parts[-1] in _MARKS and not _is_junk(entry.parts)}
+    top = min(found, key=lambda root: (len(root), root), default=())
+    return frozenset(root for root in found if root[: len(top)] == top)
 
 
 def _is_junk(parts: tuple[str, ...]) -> bool:
-    return bool(_JUNK.intersection(parts)) or parts[-1].startswith("._")
+    return not _JUNK.isdisjoint(parts) or parts[-1].startswith("._")
 
 
-def _reason_to_skip(entry: Entry, root: tuple[str, ...]) -> str | None:
-    parts = entry.parts
-    below = parts[len(root) :]
+def _reason_to_skip(parts: tuple[str, ...], root: Root | None) -> str | None:
     if _is_junk(parts):
         return "system-file"
-    if parts[: len(root)] != root:
+    if root is None:
         return "outside-export"
-    if below in {(name,) for name in _LISTS} or (len(below) == 2 and _DAY.fullmatch(below[1])):
+    depth, name = len(parts) - len(root), parts[-1]
+    if (depth == 1 and name in _LISTS) or (depth == 2 and _DAY.fullmatch(name)):
         return None
-    return "odd-day-file-name" if len(below) == 2 and _ALMOST_DAY.fullmatch(below[1]) else "not-a-day-file"
+    return "odd-day-file-name" if depth == 2 and _ALMOST_DAY.fullmatch(name) else "not-a-day-file"
 
 
 def _rows_of_file(entry: Entry, layout_label: str, report: Report) -> Iterator[tuple[str, Row]]:
@@ -179,18 +192,18 @@ class _Peeked:
 def _home(layout: Layout) -> str:
     """The team that most users belong to."""
     teams: Counter[str] = Counter()
-    for name in USER_LISTS:
-        if entry := layout.lists.get(name):
-            teams.update(team for _, row in rows(entry, "", Report()) if (team := text_of(row, "team_id")))
-    return min(teams, key=lambda team: (-teams[team], team), default="")
+    for name in _USER_LISTS:
+        for placed in layout.lists.get(name, ()):
+            teams.update(team for _, row in rows(placed.entry, "", Report()) if (team := text_of(row, "team_id")))
+    return _most_common(teams)
 
 
 def _peek(layout: Layout) -> _Peeked:
     """What the first messages tell of their workspace: exports name neither it nor its address anywhere."""
     teams: Counter[str] = Counter()
     domains: Counter[str] = Counter()
-    for entry in layout.days[:_PEEKED_FILES]:
-        for _, row in islice(rows(entry, "", Report()), _PEEKED_ROWS):
+    for day in layout.days[:_PEEKED_FILES]:
+        for _, row in islice(rows(day.entry, "", Report()), _PEEKED_ROWS):
             teams.update(filter(None, (text_of(row, "team", "team_id"),)))
             links = (text_of(row, "permalink"), *(text_of(file, "permalink") for file in rows_of(row, "files")))
             domains.update(match[1] for link in links if (match := _DOMAIN.match(link)))
@@ -204,38 +217,49 @@ def _most_common(counts: Counter[str]) -> str:
 # --------------------------------------------------------------------------------------------- the directory
 
 
-def _users(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
-    for name in USER_LISTS:
-        if (entry := layout.lists.get(name)) is not None:
-            for origin, row in _rows_of_file(entry, layout.label, report):
-                yield from known.learned(report.counted(partial(_user, row, home), origin))
+def _directory(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
+    """People first: direct conversations are called by who is in them."""
+    for name in _USER_LISTS:
+        yield from _list(layout, name, partial(_user, home), known, report)
+    for name, listed in _CHANNEL_LISTS.items():
+        stated = partial(_channel_and_members, listed, home, layout.last_day, known)
+        yield from _list(layout, name, stated, known, report)
+    for name in _GROUP_LISTS:
+        yield from _list(layout, name, partial(_group, home, layout.last_day), known, report)
 
 
-def _user(row: Row, home: str) -> list[Event]:
+def _list(
+    layout: Layout, name: str, stated: Callable[[Row], list[Event]], known: Known, report: Report
+) -> Iterator[Event]:
+    for placed in layout.lists.get(name, ()):
+        for origin, row in _rows_of_file(placed.entry, layout.label, report):
+            yield from known.learned(report.counted(partial(stated, row), origin), placed.root)
+
+
+def _user(home: str, row: Row) -> list[Event]:
     if user := user_of(row, home):
         return [user]
     raise RejectedError("no-id", "a user has no id")
 
 
-def _channels(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
-    for name, listed in CHANNEL_LISTS.items():
-        if (entry := layout.lists.get(name)) is not None:
-            for origin, row in _rows_of_file(entry, layout.label, report):
-                stated = partial(_channel_and_members, row, listed, home, layout.last_day)
-                yield from known.learned(report.counted(stated, origin))
-
-
-def _channel_and_members(row: Row, listed: ChannelType, home: str, known_at: str) -> list[Event]:
-    if channel := channel_of(row, listed, home, known_at):
+def _channel_and_members(listed: ChannelType, home: str, known_at: str, known: Known, row: Row) -> list[Event]:
+    if channel := channel_of(row, listed_type(row, listed), home, known_at, known.user_names):
         return [channel, *members_of(row, channel)]
     raise RejectedError("no-id", "a channel has no id")
+
+
+def _group(home: str, known_at: str, row: Row) -> list[Event]:
+    if group := group_of(row, home, known_at):
+        return [group]
+    raise RejectedError("no-id", "a user group has no id")
 
 
 def _note_what_is_missing(layout: Layout, known: Known, report: Report) -> None:
     if not layout.has_users:
         report.notes.append("no users.json: people appear under their ids until a directory names them")
-    folders = {day.parts[-2] for day in layout.days}
-    if unlisted := sorted(folder for folder in folders if known.place_of(folder).type == "unknown"):
+    folders = {(day.root, day.entry.parts[-2]) for day in layout.days}
+    unlisted = sorted(folder for root, folder in folders if known.place_of(root, folder).type == "unknown")
+    if unlisted:
         shown = ", ".join(unlisted[:5]) + (", …" if len(unlisted) > 5 else "")
         report.notes.append(f"{len(unlisted)} folders are in no channel list and count as private: {shown}")
     if not layout.days:
@@ -245,30 +269,8 @@ def _note_what_is_missing(layout: Layout, known: Known, report: Report) -> None:
 # ---------------------------------------------------------------------------------------------- the messages
 
 
-@dataclass
-class _Threads:
-    """Replies that roots of one channel announce, against those that came."""
-
-    announced: dict[str, int] = field(default_factory=dict)
-    came: Counter[str] = field(default_factory=Counter)
-
-    def see(self, row: Row) -> None:
-        ts, root = exact_ts(row.get("ts")), exact_ts(row.get("thread_ts"))
-        if root and root == ts:
-            self.announced[root] = count_of(row, "reply_count")
-        elif root:
-            self.came[root] += 1
-
-    def settle(self, origin: str, report: Report) -> None:
-        for root, announced in self.announced.items():
-            if (missing := announced - self.came[root]) > 0:
-                report.gap("missing-replies", f"{origin}#{root}", missing)
-        for root in sorted(self.came.keys() - self.announced.keys()):
-            report.gap("missing-root", f"{origin}#{root}")
-
-
 def _channel(days: list[Entry], place: Place, known: Known, label: str, report: Report) -> Iterator[Event]:
-    threads = _Threads()
+    threads = Threads()
     renames: dict[str, str] = {}
     for day in days:
         for origin, row in _rows_of_file(day, label, report):

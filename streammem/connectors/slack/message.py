@@ -9,25 +9,20 @@ from datetime import datetime
 from typing import Any, Literal
 
 from streammem.connectors.facts import reactions_of
-from streammem.connectors.fields import Row, count_of, row_of, rows_of, text_of, words_of
+from streammem.connectors.fields import Row, row_of, rows_of, text_of, texts_of, words_of
 from streammem.connectors.report import IgnoredError
-from streammem.connectors.slack.text import Names, Reading, is_blank, unescape
+from streammem.connectors.slack.attachments import attachments_of, forwarded_of, is_quote
+from streammem.connectors.slack.blocks import BlockReading
+from streammem.connectors.slack.text import Names, is_blank, unescape
 from streammem.core.events import moment
 from streammem.errors import RejectedError
-from streammem.records import (
-    Attachment,
-    ChannelRef,
-    Event,
-    Ingest,
-    MessageEvent,
-    Sender,
-    SenderKind,
-)
+from streammem.records import ChannelRef, Event, Ingest, MessageEvent, Sender, SenderKind
 
 NEVER_UNDONE = "99999999999"
 """Version of a tombstone found without the time of its deletion: above every edit, for Slack brings nothing back."""
 
 _TS = re.compile(r"(\d{1,11})(?:\.(\d{1,6}))?")
+_EXACT_TS = re.compile(r"[1-9]\d{0,10}\.\d{6}", re.ASCII)
 _PERMALINK = re.compile(r"https://[a-z0-9-]+(?:\.enterprise)?\.slack\.com/archives/\S+")
 _SYSTEM_PREFIXES = ("channel_", "group_")
 _SYSTEM = frozenset(
@@ -39,8 +34,10 @@ _SYSTEM = frozenset(
     }
 )
 _CALLS = frozenset({"huddle_thread", "sh_room_created", "sh_room_shared"})
+_CHANGES = frozenset({"message_changed", "message_deleted"})
 
 Kind = Literal["message", "system", "call", "encrypted"]
+TextSource = Literal["text", "blocks", "attachments", "none"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +59,8 @@ def exact_ts(value: Any) -> str:
     >>> exact_ts("1512104434.00049"), exact_ts(1512104435), exact_ts(True)
     ('1512104434.000490', '1512104435.000000', '')
     """
+    if isinstance(value, str) and _EXACT_TS.fullmatch(value):
+        return value
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     match = _TS.fullmatch(text.strip()) if isinstance(text, str) and text.isascii() else None
     if match is None:
@@ -86,24 +85,53 @@ def events_of(row: Row, place: Place, origin: str = "") -> Iterator[Event]:
     if text_of(row, "type") not in ("", "message"):
         raise IgnoredError("other-type")
     if subtype == "message_changed":
-        inner = {**row_of(row, "message")}
-        yield from _changed(inner, exact_ts(row.get("event_ts")) or exact_ts(row.get("ts")), place, origin)
+        yield from _changed(row, place, origin)
     elif subtype == "message_deleted":
-        when = exact_ts(row.get("event_ts")) or exact_ts(row.get("ts"))
-        yield _deletion(exact_ts(row.get("deleted_ts")), when, place, origin)
+        gone = exact_ts(row.get("deleted_ts")) or exact_ts(_before(row).get("ts"))
+        yield _deletion(gone, _happened(row), place, origin)
     elif subtype == "tombstone":
         yield _deletion(exact_ts(row.get("ts")), "", place, origin)
     else:
         yield from _said(row, place, origin)
 
 
-def _changed(inner: dict[str, Any], when: str, place: Place, origin: str) -> Iterator[Event]:
-    if text_of(inner, "subtype") == "tombstone":
-        yield _deletion(exact_ts(inner.get("ts")), when, place, origin)
-        return
-    if text_of(inner, "subtype") in ("message_changed", "message_deleted"):
+def _happened(row: Row) -> str:
+    return exact_ts(row.get("event_ts")) or exact_ts(row.get("ts"))
+
+
+def _before(row: Row) -> Row:
+    """The message as it was; exports of workspaces that keep edits have another word for it."""
+    return row_of(row, "previous_message") or row_of(row, "original")
+
+
+def _changed(row: Row, place: Place, origin: str) -> Iterator[Event]:
+    inner, before = row_of(row, "message"), _before(row)
+    if not inner:
+        raise RejectedError("no-message", "a message_changed holds no message")
+    ts = exact_ts(inner.get("ts")) or exact_ts(before.get("ts"))
+    subtype = text_of(inner, "subtype")
+    if subtype == "tombstone":
+        yield _deletion(ts, _happened(row), place, origin)
+    elif subtype in _CHANGES:
         raise RejectedError("nested-change", "a message_changed holds another change")
-    yield from _said(inner, place, origin)
+    else:
+        changed = _happened(row) if before and _differs_unedited(inner, before) else ""
+        yield from _said({**inner, "ts": ts}, place, origin, changed)
+
+
+def _differs_unedited(inner: Row, before: Row) -> bool:
+    """Whether what is said changed and nobody edited it: a call that ended, a file taken away.
+
+    What Slack adds to a message by itself (unfurls, reactions, counts of replies) is not a change of it.
+    """
+    if row_of(inner, "edited").get("ts") != row_of(before, "edited").get("ts"):
+        return False
+    return _substance(inner) != _substance(before)
+
+
+def _substance(row: Row) -> tuple[Any, ...]:
+    files = [(text_of(file, "id"), text_of(file, "mode") == "tombstone") for file in rows_of(row, "files")]
+    return words_of(row, "text"), files, row_of(row, "room")
 
 
 def _deletion(ts: str, when: str, place: Place, origin: str) -> MessageEvent:
@@ -122,22 +150,28 @@ def _deletion(ts: str, when: str, place: Place, origin: str) -> MessageEvent:
     )
 
 
-def _said(row: Row, place: Place, origin: str) -> Iterator[Event]:
+def _said(row: Row, place: Place, origin: str, changed: str = "") -> Iterator[Event]:
     ts = exact_ts(row.get("ts"))
     if not ts:
-        shown = "no ts" if row.get("ts") is None else f"ts {row.get('ts')!r:.40}"
+        shown = "no ts" if row.get("ts") in (None, "") else f"ts {row.get('ts')!r:.40}"
         raise RejectedError("no-timestamp", f"a message has {shown}")
-    yield _message(row, ts, place, origin)
+    yield _message(row, ts, place, origin, changed)
     yield from reactions_of(row, place.workspace, place.channel.id, ts, version=ts)
 
 
-def _message(row: Row, ts: str, place: Place, origin: str) -> MessageEvent:
-    kind = kind_of(text_of(row, "subtype"))
-    reading = Reading(place.names)
+def _message(row: Row, ts: str, place: Place, origin: str, changed: str) -> MessageEvent:
+    subtype = text_of(row, "subtype")
+    kind = kind_of(subtype)
+    reading = BlockReading(place.names)
     text, text_source = body_of(row, reading)
-    attachments = _attachments(row, place.names, told=text_source == "attachments")
-    if kind == "message" and not text and not attachments:
-        raise IgnoredError("empty")
+    forwarded = forwarded_of(row, place.names) if not text and "attachments" in row else None
+    told = text_source == "attachments"
+    attachments = attachments_of(row, place.names, told=told, passed_on=forwarded is not None)
+    participants = participants_of(row)
+    if kind == "message" and not (text or attachments or (forwarded and forwarded.text)):
+        if not participants:
+            raise IgnoredError("empty")
+        kind = "call"
     edited = exact_ts(row_of(row, "edited").get("ts"))
     root = exact_ts(row.get("thread_ts"))
     answered = root if root != ts and root else None
@@ -147,27 +181,31 @@ def _message(row: Row, ts: str, place: Place, origin: str) -> MessageEvent:
         workspace=place.workspace,
         channel=place.channel,
         id=ts,
-        version=edited or "0",
+        version=changed or edited or "0",
         ts=moment_of(ts),
         edited_at=moment_of(edited) if edited else None,
         kind=kind,
-        subtype=text_of(row, "subtype") or None,
-        sender=sender_of(row, place),
+        subtype=subtype or None,
+        sender=sender_of(row, subtype, place),
         reply_to=answered,
         thread_id=answered,
-        broadcast=row.get("subtype") == "thread_broadcast",
+        broadcast=subtype == "thread_broadcast",
         text=text,
         text_source=text_source,
         mentions=reading.mentions if kind == "message" else (),
         links=reading.links,
         attachments=attachments,
-        permalink=_permalink(row, ts, place),
+        permalink=_permalink(row, ts, answered, place),
+        forwarded=forwarded,
+        participants=participants,
         ingest=Ingest(origin=origin) if origin else None,
     )
 
 
 def kind_of(subtype: str) -> Kind:
     """Whether a person (or bot) speaks or Slack does. A subtype nobody has heard of is a person speaking."""
+    if not subtype:
+        return "message"
     if subtype in _CALLS:
         return "call"
     if subtype == "ekm_access_denied":
@@ -175,17 +213,32 @@ def kind_of(subtype: str) -> Kind:
     return "system" if subtype in _SYSTEM or subtype.startswith(_SYSTEM_PREFIXES) else "message"
 
 
-def sender_of(row: Row, place: Place) -> Sender:
+def participants_of(row: Row) -> tuple[str, ...]:
+    """Who was in a huddle or in a call that an app announced."""
+    room = row_of(row, "room")
+    if room:
+        return tuple(dict.fromkeys((*texts_of(room, "participant_history"), *texts_of(room, "participants"))))
+    if "blocks" not in row:
+        return ()
+    calls = (row_of(row_of(block, "call"), "v1") for block in rows_of(row, "blocks") if block.get("type") == "call")
+    people = (
+        person for call in calls for key in ("all_participants", "active_participants") for person in rows_of(call, key)
+    )
+    return tuple(dict.fromkeys(filter(None, (text_of(person, "slack_id") for person in people))))
+
+
+def sender_of(row: Row, subtype: str, place: Place) -> Sender:
     """Who spoke: user, else bot, else the author of a file comment; a huddle is its creator's, not Slackbot's.
 
     The name is given only where the directory has none.
     """
-    host = text_of(row_of(row, "room"), "created_by") if text_of(row, "subtype") in _CALLS else ""
+    host = text_of(row_of(row, "room"), "created_by") if subtype in _CALLS else ""
     user = host or text_of(row, "user")
     bot = text_of(row, "bot_id")
     sender = user or bot or text_of(row_of(row, "comment"), "user") or text_of(row_of(row, "room"), "created_by")
     name = None if sender in place.kinds else _name_of_stranger(row, is_bot=not user)
-    return Sender(id=sender or None, name=name, kind=_sender_kind(row, sender, name, place, is_host=bool(host)))
+    is_bot = not host and (bool(bot) or sender == "USLACKBOT" or subtype == "bot_message")
+    return Sender(id=sender or None, name=name, kind="bot" if is_bot else _kind_of_person(sender, name, place))
 
 
 def _name_of_stranger(row: Row, *, is_bot: bool) -> str | None:
@@ -195,10 +248,7 @@ def _name_of_stranger(row: Row, *, is_bot: bool) -> str | None:
     return unescape(bot or person if is_bot else person or bot) or None
 
 
-def _sender_kind(row: Row, sender: str, name: str | None, place: Place, *, is_host: bool) -> SenderKind:
-    is_bot = sender == "USLACKBOT" or row.get("subtype") == "bot_message" or bool(text_of(row, "bot_id"))
-    if is_bot and not is_host:
-        return "bot"
+def _kind_of_person(sender: str, name: str | None, place: Place) -> SenderKind:
     if sender in place.kinds:
         return place.kinds[sender]
     if not sender:
@@ -206,60 +256,28 @@ def _sender_kind(row: Row, sender: str, name: str | None, place: Place, *, is_ho
     return "unknown" if place.has_directory else "user"
 
 
-def body_of(row: Row, reading: Reading) -> tuple[str, Literal["text", "blocks", "attachments", "none"]]:
-    """The words of a message and where they stood: text, else blocks, else attachments."""
+def body_of(row: Row, reading: BlockReading) -> tuple[str, TextSource]:
+    """The words of a message and where they stood: text, else blocks, else attachments, else a conversation's title.
+
+    A message that is quoted is not among them: whoever passes it on did not say it.
+    """
     text = words_of(row, "text")
     if not is_blank(text):
         return reading.mrkdwn(text), "text"
     if not is_blank(text := reading.blocks(rows_of(row, "blocks"))):
         return text, "blocks"
-    told = [reading.attachment(attachment) for attachment in rows_of(row, "attachments")]
-    text = "\n".join(filter(None, told))
-    return (text, "attachments") if text else ("", "none")
+    told = [reading.attachment(card) for card in rows_of(row, "attachments") if not is_quote(card)]
+    if text := "\n".join(filter(None, told)):
+        return text, "attachments"
+    title = text_of(row_of(row, "assistant_app_thread"), "title")
+    return (unescape(title), "text") if title else ("", "none")
 
 
-def _attachments(row: Row, names: Names, *, told: bool) -> tuple[Attachment, ...]:
-    files = [*rows_of(row, "files")] or [single for single in (row_of(row, "file"),) if single]
-    cards = (_card(card, names, told=told) for card in rows_of(row, "attachments"))
-    return (*map(_file, files), *(card for card in cards if card != Attachment(kind=card.kind)))
-
-
-def _file(file: Row) -> Attachment:
-    mime = text_of(file, "mimetype")
-    mode = text_of(file, "mode")
-    canvas = mode in ("quip", "canvas") or text_of(file, "filetype") in ("quip", "canvas")
-    lost: dict[str, Literal["deleted", "unavailable"]] = {"tombstone": "deleted", "hidden_by_limit": "unavailable"}
-    return Attachment(
-        id=text_of(file, "id") or None,
-        name=unescape(text_of(file, "title", "name")) or None,
-        kind="canvas" if canvas else "image" if mime.startswith("image/") else "file",
-        url=_without_token(text_of(file, "permalink", "url_private")) or None,
-        mime=mime or None,
-        size=count_of(file, "size") or None,
-        state=lost.get(mode, "available"),
-        text=unescape(text_of(file, "plain_text", "preview")) or None,
-    )
-
-
-def _without_token(url: str) -> str:
-    """Exports sign file addresses with a token that opens the file to anybody: it must not be kept."""
-    return url.partition("?")[0] if "t=xox" in url else url
-
-
-def _card(card: Row, names: Names, *, told: bool) -> Attachment:
-    url = text_of(card, "title_link", "from_url", "original_url", "image_url")
-    return Attachment(
-        name=unescape(text_of(card, "title")) or None,
-        kind="unfurl" if text_of(card, "from_url", "original_url", "service_name") else "card",
-        url=_without_token(unescape(url)) or None,
-        text=None if told else Reading(names).attachment(card) or None,
-    )
-
-
-def _permalink(row: Row, ts: str, place: Place) -> str | None:
+def _permalink(row: Row, ts: str, root: str | None, place: Place) -> str | None:
     stated = text_of(row, "permalink")
-    if _PERMALINK.fullmatch(stated):
+    if stated and _PERMALINK.fullmatch(stated):
         return stated
     if not place.domain:
         return None
-    return f"https://{place.domain}.slack.com/archives/{place.channel.id}/p{ts.replace('.', '')}"
+    link = f"https://{place.domain}.slack.com/archives/{place.channel.id}/p{ts.replace('.', '')}"
+    return f"{link}?thread_ts={root}&cid={place.channel.id}" if root else link

@@ -1,4 +1,4 @@
-"""Slack's markup to plain text, and what it mentions and links to.
+"""Slack's markup (mrkdwn) to plain text, and what it mentions and links to.
 
 Tokens are found first and decoded second, once: `&amp;lt;` is the text `&lt;`. Inside code nothing is a mention.
 User names come from the directory, else the token's label, else the id; emphasis stays as written.
@@ -7,24 +7,22 @@ User names come from the directory, else the token's label, else the id; emphasi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from streammem.connectors.fields import Row, as_list, row_of, rows_of, text_of, words_of
 from streammem.records import Link, Mention
 
 PLACEHOLDERS = frozenset(
     {
-        "This content can't be displayed.",
-        "This content can’t be displayed.",
-        "This message contains interactive elements.",
+        "This content can't be displayed",
+        "This content can’t be displayed",
+        "This message contains interactive elements",
         "[no preview available]",
+        "New Assistant Thread",
     }
 )
 """What Slack writes where a client that cannot show blocks would show nothing."""
 
-_DEPTH = 8
-"""Rich text nests sections in lists in quotes; nothing honest goes deeper."""
 _TOKEN = re.compile(r"```.*?```|`[^`\n]+`|<([^<>\n]*)>", re.DOTALL)
 _CODE_LINK = re.compile(r"<((?:https?|mailto|ftp):[^<>\n]*)>")
 _ESCAPE = re.compile(r"&(amp|lt|gt);")
@@ -35,10 +33,11 @@ _ID = re.compile(r"[A-Za-z0-9_.-]+")
 
 @dataclass(frozen=True)
 class Names:
-    """What ids are called: users and channels of the export."""
+    """What ids are called: users, channels, and the handles of user groups."""
 
     users: Mapping[str, str] = field(default_factory=dict)
     channels: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 def unescape(text: str) -> str:
@@ -49,7 +48,7 @@ def unescape(text: str) -> str:
 def is_blank(text: str) -> bool:
     """Whether a text says nothing: empty, or one of Slack's stand-ins."""
     stripped = text.strip()
-    return not stripped or stripped in PLACEHOLDERS
+    return not stripped or stripped.rstrip(".") in PLACEHOLDERS
 
 
 class Reading:
@@ -127,7 +126,7 @@ class Reading:
 
     def group(self, group: str, label: str = "") -> str:
         self._note("group", group, label)
-        return "@" + (label.lstrip("@") or group)
+        return "@" + (self._names.groups.get(group) or label.lstrip("@") or group)
 
     def special(self, name: str) -> str:
         self._note("special", name, "")
@@ -146,122 +145,3 @@ class Reading:
 
     def _note_link(self, url: str, label: str) -> None:
         self._links.setdefault(url, Link(url=url, label=label if label not in ("", url) else None))
-
-    # ------------------------------------------------------------------------------------------- blocks
-
-    def blocks(self, blocks: Iterable[Row]) -> str:
-        """Plain text of Block Kit blocks, a line for each part. Unknown kinds give their text if they have one."""
-        return _lines(line for block in blocks for line in self._block(block))
-
-    def _block(self, block: Row) -> Iterator[str]:
-        kind = text_of(block, "type")
-        if kind == "rich_text":
-            yield self._rich_lines(block, 0)
-        elif kind == "table":
-            for cells in _table(block):
-                yield " | ".join(self._cell(cell) for cell in cells)
-        else:
-            yield from self._plain_block(block, kind)
-
-    def _plain_block(self, block: Row, kind: str) -> Iterator[str]:
-        if kind == "markdown":
-            yield words_of(block, "text")
-            return
-        yield self._text_object(block, "title")
-        yield self._text_object(block, "text")
-        for part in rows_of(block, "fields"):
-            yield self._object(part)
-        if kind == "context":
-            yield " ".join(filter(None, map(self._object, rows_of(block, "elements"))))
-        elif kind in ("image", "video"):
-            yield unescape(words_of(block, "alt_text"))
-
-    def _text_object(self, block: Row, key: str) -> str:
-        return self._object(row_of(block, key))
-
-    def _object(self, composed: Row) -> str:
-        """A composition object: `plain_text` has entities but no tokens."""
-        text = words_of(composed, "text")
-        return unescape(text) if composed.get("type") == "plain_text" else self.mrkdwn(text)
-
-    def _cell(self, cell: Row) -> str:
-        return self._rich_lines(cell, 0) if cell.get("type") == "rich_text" else unescape(words_of(cell, "text"))
-
-    # ---------------------------------------------------------------------------------------- rich text
-
-    def _rich_lines(self, block: Row, depth: int) -> str:
-        return _lines(self._rich(element, depth) for element in rows_of(block, "elements"))
-
-    def _rich(self, element: Row, depth: int) -> str:
-        kind = text_of(element, "type")
-        if depth > _DEPTH:
-            return ""
-        if kind == "rich_text_list":
-            return self._rich_list(element, depth)
-        if kind == "rich_text_preformatted":
-            code = self._rich_words(element, coded=True)
-            return f"```\n{code}\n```" if code.strip() else ""
-        words = self._rich_words(element, coded=False)
-        if kind == "rich_text_quote" and words.strip():
-            return "> " + words.replace("\n", "\n> ")
-        return words
-
-    def _rich_list(self, element: Row, depth: int) -> str:
-        numbered = element.get("style") == "ordered"
-        items = filter(str.strip, (self._rich(item, depth + 1) for item in rows_of(element, "elements")))
-        return "\n".join(f"{number}. {item}" if numbered else f"- {item}" for number, item in enumerate(items, 1))
-
-    def _rich_words(self, element: Row, *, coded: bool) -> str:
-        return "".join(self._rich_word(word, coded=coded) for word in rows_of(element, "elements"))
-
-    def _rich_word(self, word: Row, *, coded: bool) -> str:
-        """A run of rich text, which is never escaped."""
-        kind, text = text_of(word, "type"), words_of(word, "text")
-        if kind == "text":
-            return f"`{text}`" if row_of(word, "style").get("code") is True and not coded and text else text
-        if kind == "link":
-            url = words_of(word, "url")
-            return self.link(url, text) if url else text
-        if kind == "emoji":
-            return f":{words_of(word, 'name')}:"
-        return self._rich_name(word, kind, text)
-
-    def _rich_name(self, word: Row, kind: str, text: str) -> str:
-        if kind == "user" and (user := text_of(word, "user_id")):
-            return self.user(user)
-        if kind == "usergroup" and (group := text_of(word, "usergroup_id")):
-            return self.group(group)
-        if kind == "channel" and (channel := text_of(word, "channel_id")):
-            return self.channel(channel)
-        if kind == "broadcast" and (name := text_of(word, "range")):
-            return self.special(name)
-        return text or words_of(word, "fallback") or words_of(word, "value")
-
-    # -------------------------------------------------------------------------------------- attachments
-
-    def attachment(self, attachment: Row) -> str:
-        """Plain text of an attachment: its blocks, else its fields, and only then its fallback."""
-        if not is_blank(text := self.blocks(rows_of(attachment, "blocks"))):
-            return text
-        if not is_blank(text := _lines(self._attachment_fields(attachment))):
-            return text
-        fallback = self.mrkdwn(words_of(attachment, "fallback"))
-        return "" if is_blank(fallback) else fallback
-
-    def _attachment_fields(self, attachment: Row) -> Iterator[str]:
-        yield self.mrkdwn(words_of(attachment, "pretext"))
-        title, url = self.mrkdwn(words_of(attachment, "title")), unescape(text_of(attachment, "title_link"))
-        yield self.link(url, title) if url and title else title
-        yield self.mrkdwn(words_of(attachment, "text"))
-        for part in rows_of(attachment, "fields"):
-            name, value = self.mrkdwn(words_of(part, "title")), self.mrkdwn(words_of(part, "value"))
-            yield f"{name}: {value}" if name and value else name or value
-
-
-def _table(block: Row) -> Iterator[list[Row]]:
-    for row in as_list(block.get("rows")):
-        yield [cell for cell in as_list(row) if isinstance(cell, dict)]
-
-
-def _lines(parts: Iterable[str]) -> str:
-    return "\n".join(part for part in parts if part.strip())

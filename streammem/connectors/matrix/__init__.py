@@ -1,0 +1,1 @@
+"""Matrix: Element's JSON export, and events as its servers hand them out."""

@@ -1,0 +1,1 @@
+"""Mattermost: the bulk export (`mmctl export create`, `mattermost export bulk`)."""
