@@ -72,6 +72,9 @@ BATCH_BYTES = 256 * 1024
 RECORD_HEAD = 128
 """More than Kafka adds to the key and value of a record that is alone in its batch."""
 
+Record = tuple[bytes, bytes | None]
+"""Key and value. A null value erases what was stored under the key."""
+
 _DENIED = (
     kafka_errors.AuthenticationFailedError,
     kafka_errors.AuthenticationMethodNotSupported,
@@ -281,31 +284,40 @@ class KafkaLogWriter(LogWriter):
         new = dict(reversed(events))
         producer = await self._started()
         records = self._records({key: new[key] for key, _ in events})
+        position = await self._deliver(producer, records, "appending to")
+        return Appended(accepted=len(new), duplicates=len(events) - len(new), position=position)
+
+    async def erase(self, entries: Many[LogEntry]) -> None:
+        """A null value under each key, in the partition where the entry lies."""
+        if not entries:
+            return
+        records: dict[int, list[Record]] = {}
+        for entry in entries:
+            records.setdefault(entry.partition, []).append((_bytes(entry.key), None))
+        await self._deliver(await self._started(), records, "erasing from")
+
+    async def _deliver(self, producer: Any, records: Mapping[int, Many[Record]], doing: str) -> Position:
+        """Send all of it and say where it ends. A producer that fails is given up."""
         try:
-            with speaking(self._connection, "appending to", self._topic):
+            with speaking(self._connection, doing, self._topic):
                 async with asyncio.timeout(self._patience):
-                    position = await self._send(producer, records)
+                    ends = await _finished(self._send(producer, partition, of) for partition, of in records.items())
         except Exception:
             await self._give_up(producer)
             raise
-        return Appended(accepted=len(new), duplicates=len(events) - len(new), position=position)
+        return dict(zip(records, ends, strict=True))
 
-    def _records(self, events: Mapping[str, Event]) -> dict[int, list[tuple[bytes, bytes]]]:
+    def _records(self, events: Mapping[str, Event]) -> dict[int, list[Record]]:
         """Keys and values by partition. Raises RejectedError for one that is too large, before anything is sent."""
-        records: dict[int, list[tuple[bytes, bytes]]] = {}
+        records: dict[int, list[Record]] = {}
         for key, event in events.items():
-            name, value = key.encode("utf-8", "surrogatepass"), encode(event)
+            name, value = _bytes(key), encode(event)
             if len(name) + len(value) + RECORD_HEAD > self._max_bytes:
                 raise RejectedError("too-large", f"{key} has {len(value)} bytes, the log takes {self._max_bytes}")
             records.setdefault(partition_of(event, self._partitions), []).append((name, value))
         return records
 
-    async def _send(self, producer: Any, records: Mapping[int, Many[tuple[bytes, bytes]]]) -> Position:
-        """Send all of it and say where it ends."""
-        ends = await _finished(self._send_to(producer, partition, of) for partition, of in records.items())
-        return dict(zip(records, ends, strict=True))
-
-    async def _send_to(self, producer: Any, partition: int, records: Many[tuple[bytes, bytes]]) -> int:
+    async def _send(self, producer: Any, partition: int, records: Many[Record]) -> int:
         sent = []
         last = 0
         for batch in _batches(producer, records):
@@ -360,7 +372,11 @@ async def _finished(sending: Iterable[Awaitable[Any]]) -> list[Any]:
     return outcomes
 
 
-def _batches(producer: Any, records: Many[tuple[bytes, bytes]]) -> Iterator[Any]:
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogatepass")
+
+
+def _batches(producer: Any, records: Many[Record]) -> Iterator[Any]:
     """Records in closed batches, in order; a record larger than a batch has one for itself."""
     now = int(time.time() * 1000)
     batch = producer.create_batch()
@@ -529,6 +545,9 @@ class KafkaLog(LogWriter, LogReader):
 
     async def append(self, events: Many[tuple[str, Event]]) -> Appended:
         return await self._writer.append(events)
+
+    async def erase(self, entries: Many[LogEntry]) -> None:
+        await self._writer.erase(entries)
 
     async def read(self, after: Position, limit: int) -> list[LogEntry]:
         return await self._reader.read(after, limit)

@@ -17,17 +17,19 @@ from streammem.backends.kafka import (
     AIOKafkaProducer,
     Connection,
     TopicPartition,
+    administering,
     begin,
     finish,
     forsake,
     kafka_errors,
     partitions_of_topic,
+    partitions_of_topics,
     speaking,
     translated,
 )
 from streammem.core import positions
 from streammem.core.events import encode
-from streammem.core.topics import ANSWERS, DEAD_LETTERS, MESSAGES, QUERIES, READS, Topic, input_of, named
+from streammem.core.topics import ANSWERS, DEAD_LETTERS, MESSAGES, QUERIES, READS, REPLAYED, Topic, input_of, named
 from streammem.errors import MemoryFormatError, QueryError, TransientError
 from streammem.records import Answer, Awaited, DeadLetter, Event, Position, Query, Received
 
@@ -194,6 +196,20 @@ class KafkaExchange:
             if name not in done:
                 yield name, letter
 
+    async def holding(self, topic: Topic, needles: Many[tuple[bytes, ...]]) -> tuple[int, int]:
+        """How many records of a topic hold all the words of one of these needles, and the newest's time (µs; 0: none).
+
+        A compacted topic gives them until its cleaner has been over it. Marks of erasure are passed over.
+        """
+        count = newest = 0
+        async for record in self._all(topic):
+            if record.value is None or (record.key or b"").startswith(b"erasure/"):
+                continue
+            said = (record.key or b"") + b"\n" + record.value
+            if any(all(word in said for word in needle) for needle in needles):
+                count, newest = count + 1, max(newest, record.at)
+        return count, newest
+
     async def close(self, names: Iterable[str]) -> None:
         """Say of dead letters that they are done with: they are not told of any more."""
         at = time.time_ns() // 1000
@@ -207,7 +223,7 @@ class KafkaExchange:
 
     async def original(self, letter: DeadLetter) -> Received | None:
         """The record that a dead letter is of, as long as its topic keeps it."""
-        topic = next((t for t in (*INPUTS.values(), QUERIES) if t.name == letter.topic), None)
+        topic = next((t for t in REPLAYED if t.name == letter.topic), None)
         if topic is None:
             return None
         with speaking(self._connection, "reading", named(self._prefix, topic)):
@@ -239,6 +255,12 @@ class KafkaExchange:
                 await self._give_up(producer)  # it would go on trying, beside whoever tries again
                 raise
         return sent.partition, sent.offset + 1
+
+    async def missing(self, topics: Many[Topic]) -> list[str]:
+        """The names of those topics that are not there, or not shown to this client."""
+        async with administering(self._connection, "looking for topics", self._patience) as client:
+            there = await partitions_of_topics(client)
+        return [name for topic in topics if (name := named(self._prefix, topic)) not in there]
 
     # ---- connections
     async def _started(self) -> Any:

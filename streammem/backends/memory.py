@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
 from collections.abc import Sequence as Many
 from itertools import islice, takewhile
 from typing import Generic, Protocol, TypeVar
@@ -11,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from sortedcontainers import SortedDict, SortedList
 
+from streammem.backends.erasing import message_of, naming, quoting
 from streammem.core.events import content_hash, encode
 from streammem.core.registers import fact_key, fact_order, order
 from streammem.ports import Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
@@ -32,7 +34,7 @@ from streammem.records import (
 )
 
 Name = TypeVar("Name", Sequence, str)
-Key = TypeVar("Key", contravariant=True)  # noqa: PLC0105 (one word for each thing)
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -45,22 +47,29 @@ class MemoryLog(LogWriter, LogReader):
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
         self._keys: set[str] = set()
+        self._last = 0  # position ever given: none comes again
 
     async def append(self, events: Many[tuple[str, Event]]) -> Appended:
-        before = len(self._entries)
+        before = self._last
         for key, event in events:
             if key not in self._keys:
                 self._keys.add(key)
-                self._entries.append(LogEntry(position=len(self._entries) + 1, key=key, event=event))
-        accepted = len(self._entries) - before
+                self._last += 1
+                self._entries.append(LogEntry(position=self._last, key=key, event=event))
+        accepted = self._last - before
         return Appended(accepted=accepted, duplicates=len(events) - accepted, position=await self.end())
 
+    async def erase(self, entries: Many[LogEntry]) -> None:
+        gone = {(entry.position, entry.key) for entry in entries}
+        self._entries = [entry for entry in self._entries if (entry.position, entry.key) not in gone]
+        self._keys = {entry.key for entry in self._entries}
+
     async def read(self, after: Position, limit: int) -> list[LogEntry]:
-        start = after.get(0, 0)
+        start = bisect_right(self._entries, after.get(0, 0), key=lambda entry: entry.position)
         return list(islice(self._entries, start, start + max(limit, 0)))
 
     async def end(self) -> Position:
-        return {0: len(self._entries)} if self._entries else {}
+        return {0: self._entries[-1].position} if self._entries else {}
 
 
 class Run(Generic[Name]):
@@ -97,6 +106,13 @@ class Run(Generic[Name]):
             if known is not None:
                 self._sorted.remove(known)
         return True
+
+    def remove(self, uid: str) -> bool:
+        """Whether there was a leaf of this message."""
+        leaf = self.of.pop(uid, None)
+        if leaf is not None and self._sorted is not None:
+            self._sorted.remove(leaf)
+        return leaf is not None
 
     def rank(self, leaf: Leaf) -> int:
         """How many leaves are smaller."""
@@ -145,6 +161,7 @@ class Shelf(Protocol[Key, Value]):
     def __setitem__(self, key: Key, value: Value, /) -> None: ...
     def __delitem__(self, key: Key, /) -> None: ...
     def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Key]: ...
 
 
 class MemoryStructure(StructureStore):
@@ -158,6 +175,7 @@ class MemoryStructure(StructureStore):
     def __init__(self) -> None:
         self._texts: Shelf[str, str] = {}
         self._summaries: Shelf[NodeId, Summary] = {}
+        self._marks: set[str] = set()  # of erasure
         self._numbers: dict[str, int] = {}
         self._forget()
 
@@ -252,6 +270,79 @@ class MemoryStructure(StructureStore):
             serials.pop(leaf, None)
             serials[leaf] = serial
             self._save("redaction", (sequence, leaf.ts, leaf.uid), serial)
+
+    # ---- erasure
+    async def forbid(self, marks: Many[str]) -> None:
+        for mark in marks:
+            if mark not in self._marks:
+                self._marks.add(mark)
+                self._save("erasure", (mark,))
+
+    async def forbidden(self, marks: Iterable[str]) -> set[str]:
+        return self._marks.intersection(marks)
+
+    async def withdraw(self, leaves: Many[tuple[Sequence, str]]) -> None:
+        emptied: set[str] = set()
+        for sequence, uid in leaves:
+            run = self._runs.get(sequence)
+            if run is None or not run.remove(uid):
+                continue
+            self._remove("entry", (sequence, uid))
+            self._placed[uid].remove(run)
+            if not self._placed[uid]:
+                del self._placed[uid]
+            if not run:
+                del self._runs[sequence]
+                emptied.add(sequence.workspace)
+        self._leave(emptied)
+
+    def _leave(self, workspaces: Iterable[str]) -> None:
+        """Name those no more that have neither leaf nor fact left."""
+        for workspace in workspaces:
+            first = next(iter(self._runs.irange(Sequence(workspace, "", ""))), None)  # type: ignore[attr-defined]
+            has_leaf = first is not None and first.workspace == workspace
+            if not has_leaf and all(place[0] != workspace for place in self._facts):
+                self._workspaces.discard(workspace)
+
+    async def unlink(self, answers: Many[tuple[str, str]]) -> None:
+        for target, uid in answers:
+            run = self._answers.get(target)
+            if run is not None and run.remove(uid):
+                self._remove("answering", (target, uid))
+                if not run:
+                    del self._answers[target]
+
+    async def strike(self, uids: Many[str]) -> None:
+        await self.withdraw([(run.name, uid) for uid in uids for run in list(self._placed.get(uid, ()))])
+        for uid in uids:
+            for version in map(_version, self._versions.pop(uid, ())):
+                self._remove("version", (uid, *order(version)))
+            self._unstand(message_of(uid), lambda fact: isinstance(fact, ReactionEvent))
+        self._leave({message_of(uid)[0] for uid in uids})
+
+    def _unstand(self, place: tuple[str, ...], named: Callable[[Fact], bool]) -> bool:
+        """Forget facts of one place. Whether there were any."""
+        standing = self._facts.get(place, {})
+        gone = [key for key, fact in standing.items() if named(fact)]
+        for key in gone:
+            del standing[key]
+            self._remove("fact", (_pack(key),))
+        if gone and not standing:
+            del self._facts[place]
+        return bool(gone)
+
+    async def unlearn(self, workspace: str, user: str) -> None:
+        named = naming(workspace, user)
+        gone = [place for place in list(self._facts) if place[0] == workspace and self._unstand(place, named)]
+        if (workspace,) in gone:
+            self._set(f"facts:{workspace}", self._tick())
+        self._leave([workspace])
+
+    async def uncache(self, uids: Many[str]) -> None:
+        quotes = quoting(uids)
+        for key in list(self._texts):
+            if quotes(self._texts.get(key) or ""):
+                del self._texts[key]
 
     # ---- reading the forests
     async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:
@@ -379,6 +470,18 @@ class MemoryStructure(StructureStore):
         for standing in list(self._facts.values()):
             for fact in list(standing.values()):
                 yield "fact", encode(fact)
+        for mark in list(self._marks):
+            yield "erasure", mark.encode()
+
+    async def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
+        for node in list(self._summaries):
+            summary = self._summaries.get(node)
+            if summary is not None:
+                yield "summary", summary
+        for key in list(self._texts):
+            text = self._texts.get(key)
+            if text is not None:
+                yield "cached", text
 
     async def counts(self) -> dict[str, int]:
         trees = Counter(view for view, _, _ in {(s.view, s.workspace, s.tree) for s in self._runs})

@@ -10,7 +10,10 @@ has one hash tag, so that a batch takes few commands:
     {channel}n  counts       {place}s…  leaves of a sequence, sorted set  {place}x…   its redactions
     {place}u    summaries    {workspace}f, g  facts, their generation     {workspace}i  its sequences, listed
 
-with an own tag as `place` for sequences that are not of one channel.
+with an own tag as `place` for sequences that are not of one channel. Texts and erasure marks lie on shelves.
+
+What erasure empties leaves the indexes, unless somebody enters something at the same time: who enters lists after
+what it entered, and who unlists looks once more and lists again what is there.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import re
 import struct
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self, TypeVar
@@ -27,6 +30,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from streammem.backends import redis_scripts as scripts
+from streammem.backends.erasing import message_of, naming, quoting
 from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
 from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
@@ -51,11 +55,14 @@ from streammem.records import (
 FORMAT = 1
 """The layout above. A break makes it 2."""
 
-SHELVES = 64
-"""The cache is spread over so many keys: it is the one part that grows without end and has no other name."""
+SHELVES = {"texts": 64, "erased": 16}
+"""The cache and the erasure marks are spread over so many keys: they grow without end and have no other name.
+
+Every batch asks for hundreds of marks, and each shelf costs it a command.
+"""
 
 KEPT = ("card", "vectors", "beats")
-"""What `clear` leaves alone, beside the cache and the generations of facts."""
+"""What `clear` leaves alone, beside the cache, the erasure marks and the generations of facts."""
 
 PAGE = 1000
 """Leaves read at a time of a long sequence."""
@@ -258,7 +265,7 @@ class RedisStructure(StructureStore):
         leaves = [(places[e.sequence], (e.leaf.ts, e.leaf.uid)) for e in entries]
         entered = [(where.tag, self._key(where.tag, "s", where.rest), leaf) for where, leaf in leaves]
         commands = [scripts.ENTER(bundle.keys, bundle.arguments) for bundle in _bundles(entered)]
-        await self._redis.run([*self._placed(entries, places), *commands, *self._listed(places)])
+        await self._redis.in_turn([*self._placed(entries, places), *commands], *self._listed(places))
 
     def _placed(self, entries: Many[Entry], places: Mapping[Sequence, Place]) -> list[Command]:
         """Which sequences each message has a leaf in."""
@@ -271,17 +278,15 @@ class RedisStructure(StructureStore):
         commands = [scripts.PLACE(self._keys(tag, "p", "n"), flat) for tag, flat in _flat_pieces(channels)]
         return [*self._list_channels(channels), *commands]
 
-    def _listed(self, places: Mapping[Sequence, Place]) -> list[Command]:
-        """The indexes, with every batch: Redis may have forgotten them and nothing else."""
-        workspaces: dict[str, list[str]] = defaultdict(list)
-        for sequence, where in places.items():
-            workspaces[sequence.workspace].append(where.listed)
+    def _listed(self, places: Mapping[Sequence, Place]) -> tuple[list[Command], list[Command]]:
+        """The indexes, with every batch: Redis may have forgotten them and nothing else. First those of sequences."""
+        workspaces = _by_workspace(places)
         commands = [
             scripts.LIST(self._keys(quoted(workspace), "i"), piece)
             for workspace, names in workspaces.items()
             for piece in pieces(names)
         ]
-        return [*commands, *self._list("workspaces", workspaces)]
+        return commands, self._list("workspaces", workspaces)
 
     def _list_channels(self, tags: Iterable[str]) -> list[Command]:
         return self._list("channels", tags)
@@ -292,29 +297,23 @@ class RedisStructure(StructureStore):
     async def link(self, answerings: Many[Answering]) -> None:
         homes = [(home(a.target), (a.leaf.ts, a.leaf.uid)) for a in answerings]
         linked = [(tag, self._key(tag, "a", id_), leaf) for (tag, id_), leaf in homes]
-        targets: dict[str, set[str]] = defaultdict(set)
-        for (tag, id_), _ in homes:
-            targets[tag].add(id_)
-        listed = [("SADD", self._key(tag, "T"), *piece) for tag, ids in targets.items() for piece in pieces(list(ids))]
-        commands = [scripts.LINK([self._key(b.tag, "n"), *b.keys], b.arguments) for b in _bundles(linked)]
-        await self._redis.run([*self._list_channels(targets), *listed, *commands])
+        commands = [scripts.LINK([*self._keys(b.tag, "T", "n"), *b.keys], b.arguments) for b in _bundles(linked)]
+        await self._redis.run([*self._list_channels({tag for (tag, _), _ in homes}), *commands])
 
     async def learn(self, facts: Many[Fact]) -> list[Fact]:
         given = [msgspec.structs.replace(fact, ingest=None) for fact in facts]  # how it came must not show in checksums
         directory = [(quoted(f.workspace), i) for i, f in enumerate(given) if not isinstance(f, ReactionEvent)]
         reactions = {i: home(events.uid(*_place(f))) for i, f in enumerate(given) if isinstance(f, ReactionEvent)}
         asked = [*self._learnt(given, directory), *self._reacted(given, reactions)]
-        replies = await self._redis.run(
+        replies = await self._redis.in_turn(
             [
-                *self._list("workspaces", dict.fromkeys(fact.workspace for fact in given)),
-                *self._list_channels(dict.fromkeys(where.tag for where in reactions.values())),
                 *(command for _, command in asked),
-            ]
+                *self._list_channels(dict.fromkeys(where.tag for where in reactions.values())),
+            ],
+            self._list("workspaces", dict.fromkeys(fact.workspace for fact in given)),
         )
         stood = {
-            numbers[place]
-            for (numbers, _), found in zip(asked, replies[len(replies) - len(asked) :], strict=True)
-            for place in found
+            numbers[place] for (numbers, _), found in zip(asked, replies[: len(asked)], strict=True) for place in found
         }
         return list({fact_key(fact): fact for i, fact in enumerate(given) if i in stood}.values())
 
@@ -358,6 +357,126 @@ class RedisStructure(StructureStore):
         commands = [scripts.REDACT(bundle.keys, bundle.arguments) for bundle in _bundles(redacted)]
         await self._redis.run([*self._list("redacted", dict.fromkeys(w.name for w, _ in places)), *commands])
 
+    # ---- erasure
+    async def forbid(self, marks: Many[str]) -> None:
+        shelves = _grouped((_shelf("erased", mark), mark) for mark in marks)
+        await self._redis.run(
+            [("SADD", self._key(shelf, "erased"), *piece) for shelf, some in shelves.items() for piece in pieces(some)]
+        )
+
+    async def forbidden(self, marks: Iterable[str]) -> set[str]:
+        shelves = _grouped((_shelf("erased", mark), mark) for mark in set(marks))
+        asked = [(shelf, piece) for shelf, some in shelves.items() for piece in pieces(some)]
+        replies = await self._redis.run([scripts.MARKED(self._keys(shelf, "erased"), piece) for shelf, piece in asked])
+        return {
+            mark
+            for (_, piece), found in zip(asked, replies, strict=True)
+            for mark, known in zip(piece, found, strict=True)
+            if known
+        }
+
+    async def withdraw(self, leaves: Many[tuple[Sequence, str]]) -> None:
+        """The placements go last: they say what is still to be done."""
+        places = [(place(sequence), uid) for sequence, uid in leaves]
+        gone = [(where.tag, self._key(where.tag, "s", where.rest), (uid,)) for where, uid in places]
+        await self._redis.run([scripts.WITHDRAW(bundle.keys, bundle.arguments) for bundle in _bundles(gone)])
+        await self._relist(list(dict.fromkeys(sequence for sequence, _ in leaves)))
+        names: dict[str, str] = defaultdict(str)
+        for where, uid in places:
+            names[uid] += where.name + "\n"
+        channels = _by_channel(names.items())
+        await self._redis.run(
+            [scripts.UNPLACE(self._keys(tag, "p", "n"), flat) for tag, flat in _flat_pieces(channels)]
+        )
+
+    async def _relist(self, sequences: Many[Sequence]) -> None:
+        """List what has leaves and nothing else."""
+        emptied = _by_workspace({s: place(s) for s in await self._without_leaves(sequences)})
+        await self._redis.run(
+            [
+                ("ZREM", self._key(quoted(workspace), "i"), *piece)
+                for workspace, names in emptied.items()
+                for piece in pieces(names)
+            ]
+        )
+        still = await self._without_leaves(sequences)
+        await self._redis.in_turn(*self._listed({s: place(s) for s in sequences if s not in still}))
+        await self._leave(emptied)
+
+    async def _without_leaves(self, sequences: Many[Sequence]) -> set[Sequence]:
+        return {s for s, size in zip(sequences, await self.sizes(sequences), strict=True) if not size}
+
+    async def _leave(self, workspaces: Iterable[str]) -> None:
+        """Name those no more that have neither leaf nor fact left."""
+        asked = list(workspaces)
+        empty = [workspace for workspace in asked if not await self._has_any(workspace)]
+        await self._redis.run([("SREM", self._key("", "workspaces"), *piece) for piece in pieces(empty)])
+        await self._redis.run(self._list("workspaces", [w for w in asked if await self._has_any(w)]))
+
+    async def _has_any(self, workspace: str) -> bool:
+        tag = quoted(workspace)
+        if any(await self._redis.run([("ZCARD", self._key(tag, "i")), ("HLEN", self._key(tag, "f"))])):
+            return True
+        return await self._total("SCARD", [self._key(tag, "R") for tag in await self._channels_of(workspace)]) > 0
+
+    async def _channels_of(self, workspace: str) -> list[str]:
+        """The tags of its channels."""
+        start = events.uid(workspace, "", "")[:-1]
+        return sorted(tag for tag in await self._members(self._key("", "channels")) if uid_start(tag).startswith(start))
+
+    async def unlink(self, answers: Many[tuple[str, str]]) -> None:
+        homes = [(home(target), uid) for target, uid in answers]
+        gone = [(tag, self._key(tag, "a", id_), (uid,)) for (tag, id_), uid in homes]
+        await self._redis.run(
+            [scripts.UNLINK([*self._keys(b.tag, "T", "n"), *b.keys], b.arguments) for b in _bundles(gone)]
+        )
+
+    async def strike(self, uids: Many[str]) -> None:
+        placed = zip(uids, await self._fields("p", map(home, uids)), strict=True)
+        await self.withdraw([(s, uid) for uid, value in placed if value for s in _sequences_in(value)])
+        channels = _grouped((tag, self._key(tag, "r", id_)) for tag, id_ in map(home, dict.fromkeys(uids)))
+        await self._redis.run(
+            [
+                scripts.STRIKE([*self._keys(tag, "R", "n", "v"), *piece], ())
+                for tag, keys in channels.items()
+                for piece in pieces(keys)
+            ]
+        )
+        await self._leave({message_of(uid)[0] for uid in uids})
+
+    async def unlearn(self, workspace: str, user: str) -> None:
+        named = naming(workspace, user)
+        tag = quoted(workspace)
+        async for piece in self._walk("HSCAN", self._key(tag, "f")):
+            flat = [binary(p) for pair in piece.items() if named(_fact.decode(_json(pair[1]))) for p in pair]
+            await self._redis.run([scripts.UNLEARN(self._keys(tag, "f", "g"), flat)] if flat else [])
+        for channel in await self._channels_of(workspace):
+            async for ids in self._walk("SSCAN", self._key(channel, "R")):
+                await self._unreact(channel, [self._key(channel, "r", id_.decode()) for id_ in ids], named)
+        await self._leave([workspace])
+
+    async def _unreact(self, tag: str, keys: Many[str], named: Callable[[Fact], bool]) -> None:
+        found = await self._redis.run([("HGETALL", key) for key in keys])
+        gone: list[Item] = [
+            (tag, key, (binary(field),))
+            for key, reactions in zip(keys, found, strict=True)
+            for field, value in reactions.items()
+            if named(_fact.decode(_json(value)))
+        ]
+        await self._redis.run(
+            [scripts.UNREACT([*self._keys(tag, "R", "n"), *b.keys], b.arguments) for b in _bundles(gone)]
+        )
+
+    async def uncache(self, uids: Many[str]) -> None:
+        quotes = quoting(uids)
+        for key in self._shelved("texts"):
+            async for piece in self._walk("HSCAN", key):
+                gone = [name for name, text in piece.items() if quotes(text.decode())]
+                await self._redis.run([("HDEL", key, *gone)] if gone else [])
+
+    def _shelved(self, kind: str) -> list[str]:
+        return [self._key(str(shelf), kind) for shelf in range(SHELVES[kind])]
+
     # ---- reading the forests
     async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:
         values = await self._fields("v", map(home, uids))
@@ -379,10 +498,7 @@ class RedisStructure(StructureStore):
         return values
 
     async def placements(self, uids: Many[str]) -> list[tuple[Stand, ...]]:
-        placed = [
-            sorted(map(sequence_of, value.decode().split("\n")[:-1])) if value else []
-            for value in await self._fields("p", map(home, uids))
-        ]
+        placed = [_sequences_in(value) if value else [] for value in await self._fields("p", map(home, uids))]
         asked = [(sequence, (uid,)) for uid, sequences in zip(uids, placed, strict=True) for sequence in sequences]
         found = iter(await self._of_sequences(scripts.STANDS, asked, width=2))
         stands = [[Stand(sequence, *next(found)) for sequence in sequences] for sequences in placed]
@@ -448,7 +564,7 @@ class RedisStructure(StructureStore):
         return {name.decode() async for piece in self._walk("SSCAN", key) for name in piece}
 
     async def _walk(self, command: str, key: str) -> AsyncIterator[Any]:
-        """A hash or set in pieces. None comes twice, because nothing is ever taken out of those that are walked."""
+        """A hash or set in pieces. None comes twice, unless most of a long one is erased meanwhile."""
         cursor: int | None = None
         while cursor != 0:
             [(cursor, piece)] = await self._redis.run([(command, key, cursor or 0, "COUNT", PIECE)])
@@ -519,11 +635,11 @@ class RedisStructure(StructureStore):
         )
 
     async def cached(self, keys: Many[str]) -> list[str | None]:
-        values = await self._fields("texts", ((_shelf(key), key) for key in keys))
+        values = await self._fields("texts", ((_shelf("texts", key), key) for key in keys))
         return [None if value is None else value.decode() for value in values]
 
     async def cache(self, texts: Mapping[str, str]) -> None:
-        fields = _grouped((_shelf(key), (key, text)) for key, text in texts.items())
+        fields = _grouped((_shelf("texts", key), (key, text)) for key, text in texts.items())
         await self._redis.run([("HSET", self._key(shelf, "texts"), *flat) for shelf, flat in _flat_pieces(fields)])
 
     # ---- offsets and the whole
@@ -537,13 +653,14 @@ class RedisStructure(StructureStore):
         await self._redis.run([scripts.ADVANCE([self._key("", "applied/", name)], flat)] if flat else [])
 
     async def everything(self) -> AsyncIterator[tuple[str, bytes]]:
-        """Pieces of a few thousand rows. Written to meanwhile, it gives some of that and none of it twice."""
+        """Pieces of a few thousand rows. Written to meanwhile, it gives some of that and none of it twice.
+
+        Only when most of a channel is erased meanwhile, some of the rest may come twice.
+        """
         workspaces, channels = await self.workspaces(), sorted(await self._members(self._key("", "channels")))
         for tag in channels:
-            async for piece in self._walk("HSCAN", self._key(tag, "v")):
-                for value in piece.values():
-                    for raw in _frames(value):
-                        yield "version", raw
+            async for raw in self._versions(tag):
+                yield "version", raw
         for workspace in workspaces:
             async for entry in self._entries(workspace):
                 yield "entry", _pack(entry)
@@ -552,6 +669,20 @@ class RedisStructure(StructureStore):
                 yield "answering", _pack(answering)
         async for raw in self._facts(workspaces, channels):
             yield "fact", raw
+        async for mark in self._erased():
+            yield "erasure", mark
+
+    async def _versions(self, tag: str) -> AsyncIterator[bytes]:
+        async for piece in self._walk("HSCAN", self._key(tag, "v")):
+            for value in piece.values():
+                for raw in _frames(value):
+                    yield raw
+
+    async def _erased(self) -> AsyncIterator[bytes]:
+        for key in self._shelved("erased"):
+            async for piece in self._walk("SSCAN", key):
+                for mark in piece:
+                    yield mark
 
     async def _entries(self, workspace: str) -> AsyncIterator[Entry]:
         batch: list[Sequence] = []
@@ -608,6 +739,18 @@ class RedisStructure(StructureStore):
                 for value in (value for values in replies for value in values):
                     yield _json(value)
 
+    async def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
+        """Summaries without their vectors."""
+        for tag in await self._members(self._key("", "summarised")):
+            async for piece in self._walk("HSCAN", self._key(tag, "u")):
+                for field, value in piece.items():
+                    if not field.endswith(b"v"):
+                        yield "summary", _summary(value)
+        for key in self._shelved("texts"):
+            async for piece in self._walk("HSCAN", key):
+                for text in piece.values():
+                    yield "cached", text.decode()
+
     async def counts(self) -> dict[str, int]:
         channels = await self._members(self._key("", "channels"))
         totals = Counter[str]()
@@ -628,7 +771,7 @@ class RedisStructure(StructureStore):
                 "HLEN", [self._key(tag, "u") for tag in await self._members(self._key("", "summarised"))]
             )
             // 2,  # a vector each
-            "cached_texts": await self._total("HLEN", [self._key(str(shelf), "texts") for shelf in range(SHELVES)]),
+            "cached_texts": await self._total("HLEN", self._shelved("texts")),
         }
 
     def _counting(self, tag: str) -> list[Command]:
@@ -657,7 +800,8 @@ class RedisStructure(StructureStore):
     async def clear(self) -> None:
         """Numbers that tell new from old go on from where they were, so that nothing read before fits what comes."""
         kept = {self._key("", name).encode() for name in KEPT}
-        kept |= {self._key("due", "clock").encode(), *(self._key(str(n), "texts").encode() for n in range(SHELVES))}
+        shelved = (*self._shelved("texts"), *self._shelved("erased"))
+        kept |= {name.encode() for name in (self._key("due", "clock"), *shelved)}
         turning = re.compile(rb"%s\{[^}]*\}g" % re.escape(self._prefix.encode()))
         for pattern in (
             "applied/*",
@@ -669,6 +813,15 @@ class RedisStructure(StructureStore):
                 turned = [scripts.TURN([name.decode()], ()) for name in generations]
                 await self._redis.run([*(("UNLINK", name) for name in gone), *turned])
         await self._redis.run([("SET", self._key("", "format"), FORMAT)])
+
+
+def _by_workspace(places: Mapping[Sequence, Place]) -> dict[str, list[str]]:
+    """The names under which sequences are listed, by workspace."""
+    return _grouped((sequence.workspace, where.listed) for sequence, where in places.items())
+
+
+def _sequences_in(placements: bytes) -> list[Sequence]:
+    return sorted(map(sequence_of, placements.decode().split("\n")[:-1]))
 
 
 def _after(start: str) -> str:
@@ -699,5 +852,5 @@ def _summary_home(node: NodeId) -> tuple[str, str]:
     return where.tag, f"{where.rest}|{node.level}/{node.index}"
 
 
-def _shelf(key: str) -> str:
-    return str(zlib.crc32(key.encode()) % SHELVES)
+def _shelf(kind: str, key: str) -> str:
+    return str(zlib.crc32(key.encode()) % SHELVES[kind])

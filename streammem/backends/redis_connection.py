@@ -113,6 +113,12 @@ class Connection:
             replies += await self._piece(commands[start : start + PIECE])
         return replies
 
+    async def in_turn(self, *rounds: Many[Command]) -> list[Any]:
+        """The replies to rounds of commands, each run after those before it: the nodes of a cluster wait for nobody."""
+        if not self._cluster:
+            return await self.run([command for commands in rounds for command in commands])
+        return [reply for commands in rounds for reply in await self.run(commands)]
+
     async def _piece(self, commands: Many[Command]) -> list[Any]:
         replies = await self._sent(commands)
         unknown = [i for i, reply in enumerate(replies) if isinstance(reply, fault.NoScriptError)]

@@ -81,16 +81,88 @@ end
 LIST = Script("for i = 1, #ARGV do redis.call('ZADD', KEYS[1], 0, ARGV[i]) end")
 """KEYS: an index that is read in the order of the names in it. ARGV: name, ..."""
 
-LINK = Script("""
+_ID = """
+local function id(key) return string.sub(key, #KEYS[1] + 1) end
+"""
+"""What follows the kind in a key. The first of KEYS is an index of the same tag, with a kind as long and no more."""
+
+LINK = Script(
+    _ID
+    + """
 local added, at = 0, 1
-for k = 2, #KEYS do
+for k = 3, #KEYS do
   local last = at + 2 * tonumber(ARGV[at])
   added = added + redis.call('ZADD', KEYS[k], 'LT', unpack(ARGV, at + 1, last))
+  redis.call('SADD', KEYS[1], id(KEYS[k]))
   at = last + 1
 end
-if added > 0 then redis.call('HINCRBY', KEYS[1], 'answers', added) end
+if added > 0 then redis.call('HINCRBY', KEYS[2], 'answers', added) end
+"""
+)
+"""KEYS: targets, counts, then the answers of each target. ARGV for each: how many leaves, then ts, uid, ..."""
+
+UNLINK = Script(
+    _ID
+    + """
+local gone, at = 0, 1
+for k = 3, #KEYS do
+  local last = at + tonumber(ARGV[at])
+  gone = gone + redis.call('ZREM', KEYS[k], unpack(ARGV, at + 1, last))
+  if redis.call('EXISTS', KEYS[k]) == 0 then redis.call('SREM', KEYS[1], id(KEYS[k])) end
+  at = last + 1
+end
+if gone > 0 then redis.call('HINCRBY', KEYS[2], 'answers', -gone) end
+"""
+)
+"""KEYS: targets, counts, then the answers of each target. ARGV for each: how many messages, then uid, ..."""
+
+WITHDRAW = Script("""
+local at = 1
+for k = 1, #KEYS do
+  local last = at + tonumber(ARGV[at])
+  redis.call('ZREM', KEYS[k], unpack(ARGV, at + 1, last))
+  at = last + 1
+end
 """)
-"""KEYS: counts, then the answers of each target. ARGV for each: how many leaves, then ts, uid, ..."""
+"""KEYS: sequences. ARGV for each: how many messages, then uid, ..."""
+
+UNPLACE = Script("""
+local gone = 0
+for i = 1, #ARGV, 2 do
+  local known = redis.call('HGET', KEYS[1], ARGV[i]) or ''
+  local left = ''
+  for name in string.gmatch(known, '[^\\n]+\\n') do
+    if string.find('\\n' .. ARGV[i + 1], '\\n' .. name, 1, true) then gone = gone + 1 else left = left .. name end
+  end
+  if left == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], left) end
+end
+if gone > 0 then redis.call('HINCRBY', KEYS[2], 'leaves', -gone) end
+""")
+"""KEYS: placements, counts. ARGV: message id, names of sequences with a line end after each, ..."""
+
+STRIKE = Script(
+    _ID
+    + """
+local versions, reactions = 0, 0
+for k = 4, #KEYS do
+  local known, at = redis.call('HGET', KEYS[3], id(KEYS[k])) or '', 1
+  while at <= #known do
+    versions = versions + 1
+    at = at + 6 + struct.unpack('>I4', known, at)
+  end
+  reactions = reactions + redis.call('HLEN', KEYS[k])
+  redis.call('HDEL', KEYS[3], id(KEYS[k]))
+  redis.call('UNLINK', KEYS[k])
+  redis.call('SREM', KEYS[1], id(KEYS[k]))
+end
+if versions > 0 then redis.call('HINCRBY', KEYS[2], 'versions', -versions) end
+if reactions > 0 then redis.call('HINCRBY', KEYS[2], 'reactions', -reactions) end
+"""
+)
+"""KEYS: messages with reactions, counts, versions, then the reactions of each message. No ARGV."""
+
+MARKED = Script("return redis.call('SMISMEMBER', KEYS[1], unpack(ARGV))")
+"""KEYS: a set. ARGV: member, ... Gives 1 for each that is in it, 0 for others."""
 
 FIELDS = Script("return redis.call('HMGET', KEYS[1], unpack(ARGV))")
 """KEYS: a hash. ARGV: field, ... Gives their values."""
@@ -216,6 +288,33 @@ return stood
 """
 )
 """KEYS: messages with reactions, counts, then the reactions of each. ARGV: which KEY, message id, key, content, ..."""
+
+UNLEARN = Script(
+    _TICK
+    + """
+local gone = 0
+for i = 1, #ARGV, 2 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then gone = gone + redis.call('HDEL', KEYS[1], ARGV[i]) end
+end
+if gone > 0 then redis.call('SET', KEYS[2], string.format('%.0f', tick(KEYS[2]))) end
+"""
+)
+"""KEYS: facts, their generation. ARGV: key, content that is to go, ... What was learnt meanwhile stays."""
+
+UNREACT = Script(
+    _ID
+    + """
+local gone, at = 0, 1
+for k = 3, #KEYS do
+  local last = at + tonumber(ARGV[at])
+  gone = gone + redis.call('HDEL', KEYS[k], unpack(ARGV, at + 1, last))
+  if redis.call('EXISTS', KEYS[k]) == 0 then redis.call('SREM', KEYS[1], id(KEYS[k])) end
+  at = last + 1
+end
+if gone > 0 then redis.call('HINCRBY', KEYS[2], 'reactions', -gone) end
+"""
+)
+"""KEYS: messages with reactions, counts, then the reactions of each. ARGV for each: how many, then key, ..."""
 
 TURN = Script(_TICK + "redis.call('SET', KEYS[1], string.format('%.0f', tick(KEYS[1])))")
 """KEYS: the generation of facts, which moves on."""
@@ -353,6 +452,7 @@ end
 
 STRUCTURE = (
     *(REGISTER, PLACE, ENTER, LIST, LINK, LEARN, REACT, TURN, MARK, REDACT),
+    *(WITHDRAW, UNPLACE, UNLINK, STRIKE, UNLEARN, UNREACT, MARKED),
     *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, ADVANCE),
 )
 """All that the structure store runs."""

@@ -3,6 +3,9 @@
 The log is written through (an append returns after its fsync). The structure is a MemoryStructure whose changes are
 also rows of a file, gathered and committed together: whatever is in the file is a state the store once was in, so
 after a kill it is an earlier one, and its `applied` offsets say from where the log is to be replayed.
+
+What is erased may leave copies in both: SQLite moves rows from page to page and zeroes only the last place of each.
+`write_anew` leaves none.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from streammem.errors import (
     TransientError,
 )
 from streammem.ports import Appended, Fact, LogReader, LogWriter
-from streammem.records import Due, Event, Leaf, LogEntry, Position, Sequence, Summary
+from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Position, Sequence, Summary
 
 FORMAT = 1
 """The layout of both files (PRAGMA user_version). A break makes it 2."""
@@ -44,10 +47,11 @@ Name = TypeVar("Name", int, str)
 _LOG = 0x73744C47  # "stLG" and "stST": what `file` and the next opening see
 _STRUCTURE = 0x73745354
 
-_LOG_SCHEMA = """
+_NO_DELETE = "CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END"
+_LOG_SCHEMA = f"""
 CREATE TABLE log (position INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, event BLOB NOT NULL);
 CREATE TRIGGER no_update BEFORE UPDATE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
-CREATE TRIGGER no_delete BEFORE DELETE ON log BEGIN SELECT RAISE(ABORT, 'the log is append-only'); END;
+{_NO_DELETE};
 """
 
 _APPEND = "INSERT INTO log (key, event) SELECT ?1, ?2 WHERE NOT EXISTS (SELECT 1 FROM log WHERE key = ?1)"
@@ -64,6 +68,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "summary": (("sequence INTEGER", "level INTEGER", "place INTEGER"), ("content BLOB",)),
     "text": (("key TEXT",), ("content TEXT",)),
     "number": (("name TEXT",), ("value INTEGER",)),
+    "erasure": (("mark TEXT",), ()),
 }
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -105,7 +110,9 @@ def _explaining(path: Path) -> Iterator[None]:
 def _connect(path: Path, *, create: bool) -> sqlite3.Connection:
     if not create and not path.exists():
         raise SettingsError(f"there is no file {path}: name the directory of a memory that was made before")
-    return sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    db.execute("PRAGMA secure_delete = ON")
+    return db
 
 
 def _establish(db: sqlite3.Connection, path: Path, kind: int, schema: str) -> None:
@@ -133,11 +140,21 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
+def _end_wal(db: sqlite3.Connection, path: Path) -> None:
+    """Leave no byte of what was deleted in the write-ahead log."""
+    (busy, _, _) = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise TransientError(f"cannot erase from {path} now: another process reads it")
+
+
 # ------------------------------------------------------------------------------------------------------ the log
 
 
 class SqliteLog(LogWriter, LogReader):
-    """The log in a file that refuses updates and deletes. Several processes may read it while one appends."""
+    """The log in a file that refuses updates and deletes. Several processes may read it while one appends.
+
+    Only `erase` takes anything out.
+    """
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         self._path = Path(path)
@@ -162,6 +179,23 @@ class SqliteLog(LogWriter, LogReader):
             accepted = self._db.total_changes - before
             position = self._end()
         return Appended(accepted=accepted, duplicates=len(events) - accepted, position=position)
+
+    async def erase(self, entries: Many[LogEntry]) -> None:
+        if not entries:
+            return
+        with _explaining(self._path):
+            with _transaction(self._db):
+                self._db.execute("DROP TRIGGER no_delete")
+                gone = [(entry.position, entry.key) for entry in entries]
+                self._db.executemany("DELETE FROM log WHERE position = ? AND key = ?", gone)
+                self._db.execute(_NO_DELETE)
+            _end_wal(self._db, self._path)
+
+    def write_anew(self) -> None:
+        """Leave no byte of what was erased in the file or beside it. Takes a second for each 100 MB, and their room."""
+        with _explaining(self._path):
+            self._db.execute("VACUUM")
+            _end_wal(self._db, self._path)
 
     async def read(self, after: Position, limit: int) -> list[LogEntry]:
         query = "SELECT position, key, event FROM log WHERE position > ? ORDER BY position LIMIT ?"
@@ -196,11 +230,14 @@ class _Statements:
         where = " AND ".join(f"{column} = ?" for column in keys)
         marks = ", ".join("?" * len(keys + values))
         rowid = "" if name in ("text", "summary", "sequence") else " WITHOUT ROWID"  # long rows fill a b-tree badly
-        self.create = f"CREATE TABLE {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
+        self.create = (
+            f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
+        )
         self.put = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"  # noqa: S608
-        self.get = f"SELECT {', '.join(values)} FROM {name} WHERE {where}"  # noqa: S608
+        self.get = f"SELECT {', '.join(values or keys)} FROM {name} WHERE {where}"  # noqa: S608
         self.cut = f"DELETE FROM {name} WHERE {where}"  # noqa: S608
         self.all = f"SELECT * FROM {name}"  # noqa: S608
+        self.keys = f"SELECT {', '.join(keys)} FROM {name}"  # noqa: S608
         self.empty = f"DELETE FROM {name}"  # noqa: S608
         self.count = f"SELECT count(*) FROM {name}"  # noqa: S608
 
@@ -235,6 +272,7 @@ class _File:
             self._db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is replayed from the log
             self._db.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB, like the pages below
             _establish(self._db, self.path, _STRUCTURE, _STRUCTURE_SCHEMA)
+            self._db.execute(_SQL["erasure"].create)  # files of before have none
         except sqlite3.OperationalError as error:
             code = error.sqlite_errorcode & 0xFF
             if code == sqlite3.SQLITE_BUSY:
@@ -282,6 +320,12 @@ class _File:
         """All rows that are committed."""
         return self._db.execute(_SQL[table].all)
 
+    def keys(self, table: str) -> list[tuple[Any, ...]]:
+        """The keys of all rows, where a number stands for a sequence. Commits."""
+        self.commit()
+        with _explaining(self.path):
+            return self._db.execute(_SQL[table].keys).fetchall()
+
     def count(self, table: str) -> int:
         """How many rows there are. Commits."""
         self.commit()
@@ -301,6 +345,13 @@ class _File:
         self._pending = {table: {} for table in _TABLES}
         self._emptied.clear()
         self._rows = 0
+
+    def write_anew(self) -> None:
+        """Commit, and leave no byte of what was removed in the file or beside it."""
+        self.commit()
+        with _explaining(self.path):
+            self._db.execute("VACUUM")
+            _end_wal(self._db, self.path)
 
     def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self._number(key[0]), *key[1:]) if isinstance(key[0], Sequence) else key
@@ -325,10 +376,12 @@ class _OnFile(Shelf[Key, Value]):
         file: _File,
         table: str,
         columns: Callable[[Key], tuple[object, ...]],
+        keys: Callable[[list[tuple[Any, ...]]], Iterator[Key]],
         read: Callable[[Any], Value],
+        *,
         recent: int = 0,
     ) -> None:
-        self._file, self._table, self._columns, self._read = file, table, columns, read
+        self._file, self._table, self._columns, self._keys, self._read = file, table, columns, keys, read
         self._recent: dict[Key, Value] = {}
         self._most = recent
 
@@ -361,18 +414,24 @@ class _OnFile(Shelf[Key, Value]):
     def __len__(self) -> int:
         return self._file.count(self._table)
 
+    def __iter__(self) -> Iterator[Key]:
+        return self._keys(self._file.keys(self._table))
+
 
 class SqliteStructure(MemoryStructure):
     """The structure store in a file that one process holds, read into memory when it is opened.
 
-    Changes are committed by `advance`, `settle`, `cache`, `clear`, `flush` and `close`, and whenever many are pending.
+    Changes are committed by `advance`, `settle`, `cache`, `forbid`, `uncache`, `clear`, `flush`, `write_anew` and
+    `close`, and whenever many are pending.
     """
 
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         super().__init__()
         self._file = _File(Path(path), create=create)
-        self._summaries = _OnFile(self._file, "summary", lambda n: (n.sequence, n.level, n.index), _summary, RECENT)
-        self._texts = _OnFile(self._file, "text", lambda key: (key,), str)
+        self._summaries = _OnFile(
+            self._file, "summary", lambda n: (n.sequence, n.level, n.index), self._nodes, _summary, recent=RECENT
+        )
+        self._texts = _OnFile(self._file, "text", lambda key: (key,), lambda rows: (key for (key,) in rows), str)
         try:
             with _explaining(self._file.path):
                 self._load()
@@ -384,9 +443,20 @@ class SqliteStructure(MemoryStructure):
             self._file.close()
             raise
 
+    def _nodes(self, rows: list[tuple[Any, ...]]) -> Iterator[NodeId]:
+        names = {number: name for name, number in self._file.numbers.items()}
+        return (NodeId(names[number], level, index) for number, level, index in rows)
+
     def flush(self) -> None:
         """Commit everything written so far."""
         self._file.commit()
+
+    def write_anew(self) -> None:
+        """Commit, and leave no byte of what was removed in the file or beside it: at the end of an erasure.
+
+        Takes a second for each 100 MB, and their room.
+        """
+        self._file.write_anew()
 
     def close(self) -> None:
         """Commit and release the file. Closing twice is no fault."""
@@ -415,16 +485,26 @@ class SqliteStructure(MemoryStructure):
         await super().cache(texts)
         self._file.commit()
 
+    async def forbid(self, marks: Many[str]) -> None:
+        await super().forbid(marks)
+        if marks:
+            self._file.commit()
+
+    async def uncache(self, uids: Many[str]) -> None:
+        await super().uncache(uids)
+        self._file.commit()
+
     async def clear(self) -> None:
         await super().clear()
         for table in _TABLES:
-            if table not in ("number", "text"):
+            if table not in ("number", "text", "erasure"):
                 self._file.empty(table)
         self._file.commit()
 
     # ---- rows become memory
     def _load(self) -> None:
         self._numbers.update((_whole(name), value) for name, value in self._file.all("number"))
+        self._marks.update(mark for (mark,) in self._file.all("erasure"))
         for uid, _, _, _, raw in self._file.all("version"):
             self._versions[uid] = (*self._versions.get(uid, ()), raw)
         names = {number: _sequence(raw) for number, raw in self._file.all("sequence")}

@@ -18,6 +18,7 @@ from streammem.connectors.mattermost import export as mattermost
 from streammem.connectors.report import Gap, Report
 from streammem.connectors.rocketchat import dump as rocketchat
 from streammem.connectors.slack import export as slack_export
+from streammem.connectors.slack import payloads as slack
 from streammem.connectors.teams import payloads as teams
 from streammem.connectors.teams import tenant_export
 from streammem.connectors.zulip import export as zulip
@@ -43,6 +44,8 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
                 teams.notifications.recognises,
             ),
             Connector("teams-graph", teams.GRAPH, teams.graph.read, teams.graph.recognises),
+            Connector("slack-events", slack.events.expected, slack.events.read, slack.events.recognises),
+            Connector("slack-history", slack.history.expected, slack.history.read, slack.history.recognises),
             Connector("csv", csv_rows.EXPECTED, csv_rows.read, csv_rows.recognises),
             Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises),
         )

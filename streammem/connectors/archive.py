@@ -1,4 +1,4 @@
-"""A zip, a folder or a single file as a list of files that are safe to read.
+"""A zip, a tar, a folder or a single file as a list of files that are safe to read.
 
 Nothing is extracted. Paths that leave the archive, links, and files that unpack out of all proportion are refused;
 a file damaged in the middle gives what stands before the damage.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import stat
 import struct
+import tarfile
 import unicodedata
 import zipfile
 import zlib
@@ -18,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
 from typing import IO, Any, cast
 
 from streammem.connectors.report import Report
@@ -29,6 +32,10 @@ SMALL = 16 << 20
 RATIO_LIMIT = 200
 """Real exports pack 5 to 30 times; a file of blanks 1,000 times."""
 SIZE_LIMIT = 8 << 30
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_TARS = (".tar", ".tar.gz", ".tgz")
+_TEXTS = (".json", ".jsonl", ".ndjson", ".csv")
 
 _BROKEN_READ = (
     *(OSError, EOFError, ValueError, RuntimeError, NotImplementedError, OverflowError),
@@ -73,16 +80,43 @@ class Archive:
 
 @contextmanager
 def opened(path: Path, report: Report, *, single: bool = False) -> Iterator[Archive]:
-    """Open a zip, a folder or, where that will do, a `single` file. Raises SourceError, naming the path, else."""
+    """Open a zip, a tar, a folder or, where that will do, a `single` file. Raises SourceError, naming the path."""
     if path.is_dir():
         yield Archive(path.name, _sorted(_files_below(path, path, report)))
     elif not path.exists():
         raise SourceError(f"{path}: no such file or folder (expected an export: a .zip file or a folder)")
+    elif path.name.lower().endswith(_TARS):
+        with TemporaryDirectory(prefix="streammem-") as folder:
+            _unpack_tar(path, Path(folder), report)
+            yield Archive(path.name, _sorted(_files_below(Path(folder), Path(folder), report)))
     elif single and not zipfile.is_zipfile(path):
         yield Archive(path.name, tuple(_file(path, path.parent, report)), is_file=True)
     else:
         with _open_zip(path) as unpacked:
             yield Archive(path.name, _sorted(_files_in(unpacked, report)))
+
+
+def _unpack_tar(path: Path, folder: Path, report: Report) -> None:
+    """Unpack the texts of a tar, which cannot be read in another order than its own, for as long as they are read."""
+    try:
+        with tarfile.open(path) as packed:
+            for member in packed:
+                if member.isfile() and member.name.lower().endswith(_TEXTS):
+                    _unpack(packed, member, folder, report)
+    except (*_BROKEN_READ, tarfile.TarError) as error:
+        if not any(folder.iterdir()):
+            raise SourceError(f"{path}: not a readable tar file ({error})") from None
+        report.skipped["behind-damage"] += 1
+
+
+def _unpack(packed: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, report: Report) -> None:
+    if member.size > SIZE_LIMIT:
+        report.reject("too-large", f"unpacks to {member.size} bytes", member.name)
+        return
+    try:
+        packed.extract(member, folder, filter="data")
+    except tarfile.FilterError:
+        report.skipped["unsafe-path"] += 1
 
 
 def chunks(entry: Entry) -> Iterator[bytes]:
@@ -185,7 +219,7 @@ def _opener(unpacked: zipfile.ZipFile, info: zipfile.ZipInfo) -> Callable[[], IO
 
 def _is_safe(name: str) -> bool:
     parts = name.split("/")
-    return not (name.startswith("/") or ".." in parts or ":" in parts[0] or "\x00" in name)
+    return not (name.startswith("/") or ".." in parts or _DRIVE.match(name) or "\x00" in name)
 
 
 def _files_below(folder: Path, root: Path, report: Report) -> Iterator[Entry]:

@@ -28,10 +28,10 @@ def millis(record: Received) -> int:
 # ------------------------------------------------------------------------------------------------------- deletions
 
 
-def deletion_version(source: str, message: str, times: Iterable[int]) -> tuple[str, int]:
-    """The version of a deletion and its time in µs: the first of the times that the message had been said by.
+def version_at(source: str, message: str, times: Iterable[int]) -> tuple[str, int]:
+    """A version by time, and the time in µs: the first of these by which the message had been said.
 
-    In the unit of the source's versions: seconds for Slack, ms for all others. Without a time it is above every edit.
+    In the unit of the source's versions: seconds for Slack, ms for all others. Without a time (0), above every edit.
     """
     said = _said_at(source, message)
     at = next((at for at in times if max(said, 1) <= at < _LATEST), 0)
@@ -50,19 +50,15 @@ def _said_at(source: str, message: str) -> int:
 
 def deletion_of(tombstone: Tombstone, workspace: str, record: Received, origin: str) -> MessageEvent:
     """The deletion that a record without a value stands for."""
-    source, message = tombstone.source, tombstone.id
-    version, at = deletion_version(source, message, (1000 * millis(record),))
-    return MessageEvent(
-        op="delete",
-        source=source,
+    named = MessageEvent(
+        source=tombstone.source,
         source_format="kafka",
         workspace=workspace,
         channel=ChannelRef(id=tombstone.channel),
-        id=(exact_ts(message) or message) if source == "slack" else message,
-        version=version,
-        deleted_at=moment(at) if at else None,
+        id=(tombstone.source == "slack" and exact_ts(tombstone.id)) or tombstone.id,
         ingest=Ingest(origin=origin),
     )
+    return _deleted(named, (1000 * millis(record),))
 
 
 def as_deleted(payload: Payload, product: str) -> Any:
@@ -91,7 +87,7 @@ def deleting(payload: Payload, record: Received) -> Callable[[Iterable[Event]], 
 
 
 def _deleted(event: MessageEvent, times: Iterable[int]) -> MessageEvent:
-    version, at = deletion_version(event.source, event.id, times)
+    version, at = version_at(event.source, event.id, times)
     return MessageEvent(
         op="delete",
         source=event.source,
@@ -105,14 +101,21 @@ def _deleted(event: MessageEvent, times: Iterable[int]) -> MessageEvent:
     )
 
 
-def dated(event: Event, record: Received) -> Event:
-    """A deletion whose time its product does not tell has the record's; any other event as it is."""
-    if not isinstance(event, MessageEvent) or event.op != "delete" or event.deleted_at is not None:
+def dated(event: Event, payload: Payload, record: Received) -> Event:
+    """A deletion, or the change of a row, whose time its product does not tell has its wrapper's or its record's."""
+    if not isinstance(event, MessageEvent) or not _is_undated(event, payload):
         return event
-    if event.version != (NEVER_UNDONE if event.source == "slack" else just_after(event.id)):
+    version, at = version_at(event.source, event.id, (payload.at, 1000 * millis(record)))
+    if not at:
         return event
-    version, at = deletion_version(event.source, event.id, (1000 * millis(record),))
-    return msgspec.structs.replace(event, version=version, deleted_at=moment(at)) if at else event
+    deleted_at = moment(at) if event.op == "delete" else None
+    return msgspec.structs.replace(event, version=version, deleted_at=deleted_at)
+
+
+def _is_undated(event: MessageEvent, payload: Payload) -> bool:
+    if event.op == "upsert":
+        return payload.changed and event.edited_at is None and event.version in ("0", event.id)
+    return event.deleted_at is None and event.version in (NEVER_UNDONE, just_after(event.id))
 
 
 # ---------------------------------------------------------------------------------------------------------- names
@@ -145,12 +148,12 @@ def _slack_with_time(row: Row, at: int) -> Row | None:
 def _teams_with_time(row: Row, at: int) -> Row | None:
     if row.get("id") not in (None, "") or not isinstance(row.get("body"), dict):
         return None
-    return {"createdDateTime": moment(1000 * at).isoformat(), **row, "id": str(at)}
+    return {**row, "id": str(at), "createdDateTime": row.get("createdDateTime") or moment(1000 * at).isoformat()}
 
 
-def naming(record: Received) -> Callable[[Iterable[Event]], list[Event]]:
-    """What gives a message, and what is said of it, the record's own name."""
-    name = f"syn:{record.topic}/{record.partition}/{record.offset}"
+def naming(record: Received, part: int | None) -> Callable[[Iterable[Event]], list[Event]]:
+    """What gives a message, and what is said of it, the record's own name; one of several in it says which."""
+    name = f"syn:{record.topic}/{record.partition}/{record.offset}" + ("" if part is None else f"/{part}")
 
     def named(events: Iterable[Event]) -> list[Event]:
         return [_named(event, name) for event in events]

@@ -25,8 +25,7 @@ from streammem.records import Event, Received
 
 EXPECTED = "records of a Kafka topic, one on a line: what `kcat -J` prints, or with key, headers, value, topic, offset"
 
-Makers = Mapping[str, Callable[[Given], Payloads]]
-PRODUCTS: Makers = MappingProxyType({"slack": SlackPayloads, "teams": TeamsPayloads})
+PRODUCTS: Mapping[str, Callable[[Given], Payloads]] = MappingProxyType({"slack": SlackPayloads, "teams": TeamsPayloads})
 
 _EVENTS = frozenset({"message", "reaction", "user", "channel", "membership", "group", "attribute", "tie", "erasure"})
 _OPS = frozenset({"upsert", "delete"})
@@ -39,16 +38,21 @@ _SLACK = frozenset({"ts", "channel", "channel_id", "team_id", "messages", "membe
 class RecordReader:
     """Reads records, whatever product's payloads are in them and whatever is wrapped around those."""
 
-    def __init__(self, given: Given = NOTHING, makers: Makers = PRODUCTS) -> None:
-        self._given, self._makers = given, makers
+    def __init__(self, given: Given = NOTHING) -> None:
+        self._given = given
 
     def read(self, record: Received, report: Report, origin: str) -> Iterator[Event]:
         """The events of a record. Never raises: each thing in it is counted in `report`."""
         found = unwrapped(record)
-        for index, part in enumerate(found):
-            yield from self._events(part, record, report, origin if len(found) == 1 else f"{origin}/{index}")
+        if len(found) == 1:
+            yield from self._events(found[0], record, report, origin)
+        else:
+            for index, part in enumerate(found):
+                yield from self._events(part, record, report, f"{origin}/{index}", index)
 
-    def _events(self, part: Found, record: Received, report: Report, origin: str) -> Iterable[Event]:
+    def _events(
+        self, part: Found, record: Received, report: Report, origin: str, index: int | None = None
+    ) -> Iterable[Event]:
         if isinstance(part, IgnoredError):
             report.ignore(part.reason)
             return ()
@@ -60,23 +64,25 @@ class RecordReader:
             return report.counted(lambda: [deletion_of(part, workspace, record, origin)], origin)
         if is_canonical(part.value):
             return report.counted(lambda: _canonical(part, record, origin), origin)
-        return self._of_product(part, record, report, origin)
+        return self._of_product(part, record, report, origin, index)
 
-    def _of_product(self, part: Payload, record: Received, report: Report, origin: str) -> Iterable[Event]:
+    def _of_product(
+        self, part: Payload, record: Received, report: Report, origin: str, index: int | None
+    ) -> Iterable[Event]:
         product = product_of(part, record.topic)
-        if product not in self._makers:
+        if product not in PRODUCTS:
             report.reject("unknown-payload", "neither of Slack nor of Teams by its topic, wrappers or looks", origin)
             return ()
         workspace = self._given.workspace or part.workspace or _workspace_in_row(part.value, product)
-        payloads = self._makers[product](replace(self._given, workspace=workspace))
+        payloads = PRODUCTS[product](replace(self._given, workspace=workspace))
         if product == "slack" and part.stream in _LISTS and "id" in part.value:
             part = replace(part, value={_LISTS[part.stream]: [part.value]})
         payloads.learn(part.value)
         if part.deleted:
             return _apart(payloads, as_deleted(part, product), deleting(part, record), report, origin)
         if row := with_time(part, product, record):
-            return _apart(payloads, row, naming(record), report, origin)
-        return (dated(event, record) for event in payloads.read(part.value, report, origin))
+            return _apart(payloads, row, naming(record, index), report, origin)
+        return (dated(event, part, record) for event in payloads.read(part.value, report, origin))
 
 
 def is_canonical(row: Row) -> bool:
@@ -87,7 +93,7 @@ def is_canonical(row: Row) -> bool:
 
 def _canonical(part: Payload, record: Received, origin: str) -> list[Event]:
     events = canonical(part.value, origin)
-    return deleting(part, record)(events) if part.deleted else events
+    return deleting(part, record)(events) if part.deleted else [dated(event, part, record) for event in events]
 
 
 def product_of(part: Payload, topic: str) -> str:

@@ -41,7 +41,8 @@ _BUSY = re.compile(rb"\s*[\[{\"]")
 class Payload:
     """What a product sent, and what its wrappers say of it: empty where they say nothing.
 
-    `deleted`: the value names or is a message that is gone, since `at` (µs, 0 when not told). `stream` is Airbyte's.
+    `deleted`: the value names or is a message that is gone, `changed`: it is a row that was another one before, both
+    since `at` (µs, 0 when not told). `stream` is Airbyte's.
     """
 
     value: Any = None
@@ -49,6 +50,7 @@ class Payload:
     workspace: str = ""
     stream: str = ""
     deleted: bool = False
+    changed: bool = False
     at: int = 0
 
 
@@ -205,12 +207,13 @@ def _debezium(row: Row, told: Payload) -> _Opened:
     told = _told(told, *(text_of(source, key) for key in ("table", "collection", "schema", "db", "name")))
     if op in _OTHER_OPS:
         return IgnoredError("other-type")
+    told = replace(told, at=1000 * (count_of(source, "ts_ms") or count_of(row, "ts_ms")))
     if op != "d":
-        return IgnoredError("no-data") if row.get("after") is None else (row["after"], told)
+        after = row.get("after")
+        return IgnoredError("no-data") if after is None else (after, replace(told, changed=op == "u"))
     if row.get("before") is None:
         return RejectedError("no-before", "a deletion that does not say of what")
-    at = 1000 * (count_of(source, "ts_ms") or count_of(row, "ts_ms"))
-    return row["before"], replace(told, deleted=True, at=at)
+    return row["before"], replace(told, deleted=True)
 
 
 def _flat_debezium(row: Row, told: Payload) -> _Opened:
@@ -218,10 +221,9 @@ def _flat_debezium(row: Row, told: Payload) -> _Opened:
     if "__deleted" not in row:
         return None
     inner = {key: value for key, value in row.items() if not key.startswith("__")}
-    if str(row["__deleted"]).lower() != "true":
-        return inner, told
     at = 1000 * (count_of(row, "__source_ts_ms") or count_of(row, "__ts_ms"))
-    return inner, replace(told, deleted=True, at=at)
+    is_gone = str(row["__deleted"]).lower() == "true"
+    return inner, replace(told, deleted=is_gone, changed=not is_gone and row.get("__op") == "u", at=at)
 
 
 def _airbyte(row: Row, told: Payload) -> _Opened:

@@ -128,6 +128,26 @@ async def test_a_compacted_log_is_read_across_its_holes(kafka, kafka_prefix):
         assert await whole(log, after={0: 60}) == ["key-20"]
 
 
+async def test_an_erased_entry_is_dropped_where_it_lies(kafka, kafka_prefix):
+    quick = {"segment.ms": "200", "min.cleanable.dirty.ratio": "0.01", "max.compaction.lag.ms": "200"}
+    topic = msgspec.structs.replace(LOG, more={**LOG.more, **quick})
+    async with made(kafka, kafka_prefix, partitions=3, topic=topic) as log:
+        await log.append([said(n, channel=f"C{n}") for n in range(12)])
+        read = await log.read({}, 100)
+        assert len({entry.partition for entry in read}) > 1
+        gone = read[::3]
+        await log.erase(gone)
+        ends = await log.end()
+        assert sum(ends.values()) == len(read) + len(gone)
+        left = sorted(entry.key for entry in read if entry not in gone)
+        until = time.monotonic() + 60
+        while sorted(await whole(log)) != left:  # the next record closes a segment, which is then compacted
+            assert time.monotonic() < until, "was not compacted within a minute"
+            await asyncio.sleep(0.5)
+            await log.erase(gone)
+        assert [e.key for e in await log.read(ends, 100)] == []
+
+
 async def holed(bootstrap: str, topic: str, most: int) -> list[str]:
     """Wait until compaction has left at most so many records, and return their keys."""
     part = TopicPartition(topic, 0)
@@ -259,6 +279,19 @@ async def test_a_broker_that_goes_and_comes_back_loses_nothing(own_kafka):
         await asyncio.to_thread(own_kafka.start)
         await again(lambda: log.append(entries[20:]))
         assert set(await whole(log)) == {key for key, _ in entries}
+
+
+async def test_an_erasure_that_the_broker_did_not_take_may_be_repeated(own_kafka):
+    async with made(own_kafka.bootstrap, "", patience=3) as log:
+        await log.append([said(1), said(2)])
+        read = await log.read({}, 10)
+        await asyncio.to_thread(own_kafka.kill)
+        with pytest.raises(TransientError, match="erasing from"):
+            await log.erase(read)
+        await asyncio.to_thread(own_kafka.start)
+        await again(lambda: log.erase(read))
+        assert (await log.end())[0] >= 4
+        assert len(await log.read({}, 10)) == 2
 
 
 async def test_an_append_and_a_read_survive_a_short_absence(own_kafka):

@@ -14,7 +14,7 @@ from streammem.backends.kafka import AIOKafkaConsumer, AIOKafkaProducer, Connect
 from streammem.backends.kafka_exchange import CORRELATION, KafkaExchange
 from streammem.backends.kafka_topics import KafkaTopics
 from streammem.core import events
-from streammem.core.topics import ANSWERS, DEAD_LETTERS, DIRECTORY, LOG, MESSAGES, QUERIES, Topic, named
+from streammem.core.topics import ANSWERS, DEAD_LETTERS, DIRECTORY, LOG, MESSAGES, QUERIES, RAW_SLACK, Topic, named
 from streammem.errors import MemoryFormatError, QueryError, RejectedError, SettingsError, TransientError
 from streammem.records import Answer, DeadLetter, Event, Query, Received
 from tests.servers.kafka_server import KafkaServer, free_port
@@ -324,6 +324,23 @@ async def test_the_original_of_a_dead_letter_is_read_while_its_topic_keeps_it(
     ]
     gone = (letter(0, LOG), letter(0, DEAD_LETTERS), letter(0, partition=99), letter(0, QUERIES))
     assert [await exchange.original(each) for each in gone] == [None] * 4
+
+
+async def test_topics_that_are_not_there_are_named_and_not_made(exchange: KafkaExchange, prefix: str) -> None:
+    for _ in range(2):
+        assert await exchange.missing((MESSAGES, RAW_SLACK, LOG)) == [named(prefix, RAW_SLACK), named(prefix, LOG)]
+
+
+async def test_the_original_of_a_raw_payload_is_read_like_any_other(kafka: str, kafka_prefix: str) -> None:
+    await KafkaTopics(Connection(bootstrap=kafka), kafka_prefix).create(2, 1, (RAW_SLACK,))
+    async with exchanging(kafka, kafka_prefix) as exchange:
+        partition, reached = await exchange.send(RAW_SLACK, None, b"{}", (("content-type", b"application/json"),))
+        lost = DeadLetter(
+            role="connect", reason="r", topic=RAW_SLACK.name, partition=partition, offset=reached - 1, at=1
+        )
+        original = await exchange.original(lost)
+    assert original is not None
+    assert (original.value, original.headers) == (b"{}", (("content-type", b"application/json"),))
 
 
 async def test_a_record_of_nothing_is_sent(exchange: KafkaExchange, kafka: str, prefix: str) -> None:

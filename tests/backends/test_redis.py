@@ -20,10 +20,23 @@ from streammem.backends.redis_beats import RedisBeats
 from streammem.backends.redis_keys import home, place, sequence_of, uid_start
 from streammem.core.events import content_hash, key
 from streammem.core.identifiers import DEFAULT_RULES
+from streammem.core.routing import targets_of
 from streammem.errors import MemoryFormatError, MissingExtraError, SettingsError, TransientError
 from streammem.flows.structure import grow
 from streammem.ports import Span
-from streammem.records import Answering, Beat, Entry, Event, Leaf, LogEntry, ReactionEvent, Sequence, UserEvent
+from streammem.records import (
+    Answering,
+    Beat,
+    Entry,
+    Event,
+    GroupEvent,
+    Leaf,
+    LogEntry,
+    MessageEvent,
+    ReactionEvent,
+    Sequence,
+    UserEvent,
+)
 from tests.servers import redis_server
 from tests.stories import deleted, edited, private, public, said
 
@@ -150,6 +163,152 @@ async def test_the_comparison_sees_a_planted_fault(opened, fault):
     assert await rows(await opened()) != await grown_in_memory(entries)
 
 
+class Meanwhile(RedisStructure):
+    """Whenever it has looked which sequences are without leaves, or workspaces empty, somebody else does something."""
+
+    others: tuple = ()
+
+    async def _without_leaves(self, sequences):
+        found = await super()._without_leaves(sequences)
+        await self.something()
+        return found
+
+    async def _has_any(self, workspace):
+        found = await super()._has_any(workspace)
+        await self.something()
+        return found
+
+    async def something(self):
+        if self.others:
+            first, *self.others = self.others
+            await first()
+
+
+class LooksOnce(Meanwhile):
+    """A planted fault: what was unlisted is not looked at again."""
+
+    async def _relist(self, sequences):
+        emptied = await self._without_leaves(sequences)
+        await self._redis.run([("ZREM", self._key(s.workspace, "i"), place(s).listed) for s in emptied])
+        await self._leave({s.workspace for s in emptied})
+
+
+async def entered_while_the_last_leaves(opened, kind: type[Meanwhile], waits: int) -> list[Any]:
+    """The workspaces and sequences listed after a leaf entered where the last one was leaving, after some looks."""
+    erasing, growing = await opened(kind), await opened()
+    await growing.enter([Entry(GENERAL, A), Entry(ANN, A)])
+
+    async def nothing() -> None:
+        pass
+
+    erasing.others = [*[nothing] * waits, lambda: growing.enter([Entry(GENERAL, B)])]
+    await erasing.withdraw([(GENERAL, A.uid), (ANN, A.uid)])
+    assert not erasing.others
+    return [await growing.workspaces(), await growing.sequences("W")]
+
+
+@pytest.mark.parametrize("waits", range(4))
+async def test_a_leaf_that_enters_while_the_last_one_is_withdrawn_is_listed(opened, waits):
+    assert await entered_while_the_last_leaves(opened, Meanwhile, waits) == [["W"], [GENERAL]]
+
+
+async def test_looking_once_would_lose_a_leaf_that_enters_meanwhile(opened):
+    assert await entered_while_the_last_leaves(opened, LooksOnce, 0) == [[], []]
+
+
+@pytest.mark.parametrize("waits", range(2))
+async def test_a_fact_that_is_learnt_while_its_workspace_is_left_is_listed(opened, waits):
+    erasing, growing = await opened(Meanwhile), await opened()
+    await growing.learn([UserEvent(workspace="W", id="U1")])
+
+    async def nothing() -> None:
+        pass
+
+    erasing.others = [*[nothing] * waits, lambda: growing.learn([UserEvent(workspace="W", id="U2")])]
+    await erasing.unlearn("W", "U1")
+    assert await growing.workspaces() == ["W"]
+
+
+async def test_what_an_erasure_that_broke_off_left_unlisted_is_listed_when_it_is_repeated(opened, client):
+    store = await opened()
+    await store.enter([Entry(GENERAL, A), Entry(GENERAL, B)])
+    client.zrem(f"{opened.prefix}:{{W}}i", place(GENERAL).listed)
+    client.srem(f"{opened.prefix}:workspaces", "W")
+    await store.withdraw([(GENERAL, A.uid)])
+    assert await store.sequences("W") == [GENERAL]
+    assert await store.workspaces() == ["W"]
+
+
+async def test_a_group_that_is_learnt_without_its_member_while_that_is_forgotten_stays(opened):
+    erasing, growing = await opened(), await opened()
+    group = GroupEvent(workspace="W", id="G", version="1", members=("U1", "U2"))
+    left = GroupEvent(workspace="W", id="G", version="2", members=("U2",))
+    await growing.learn([group])
+    run = erasing._redis.run
+
+    async def late(commands):
+        erasing._redis.run = run
+        found = await run(commands)
+        await growing.learn([left])
+        return found
+
+    erasing._redis.run = late
+    await erasing.unlearn("W", "U1")
+    assert await growing.facts("W") == [left]
+
+
+async def test_many_that_enter_and_withdraw_at_once_leave_no_leaf_unlisted(opened):
+    stores = [await opened() for _ in range(4)]
+    chance = random.Random(11)
+    sequences = [Sequence("W", "artifact", f"DOC-{n}") for n in range(6)]
+    uids = [f"W/C1/{n}" for n in range(8)]
+
+    async def live(store: RedisStructure, mine: list[str]) -> None:
+        for _ in range(40):
+            some = [(chance.choice(sequences), chance.choice(mine)) for _ in range(3)]
+            if chance.random() < 0.5:
+                await store.enter([Entry(sequence, Leaf(1, uid)) for sequence, uid in some])
+            else:
+                await store.withdraw(some)
+
+    await asyncio.gather(*(live(store, uids[2 * n : 2 * n + 2]) for n, store in enumerate(stores)))
+    sizes = await stores[0].sizes(sequences)
+    standing = [sequence for sequence, size in zip(sequences, sizes, strict=True) if size]
+    assert await stores[0].sequences("W") == standing
+    assert (await stores[0].counts())["leaves"] == sum(sizes)
+    await stores[0].strike(uids)
+    assert await rows(stores[0]) == []
+    assert await stores[0].workspaces() == []
+
+
+async def test_marks_of_a_batch_are_looked_up_in_one_round_trip(opened):
+    store = await opened()
+    asked, run = [], store._redis._sent
+
+    async def counted(commands):
+        asked.append(len(commands))
+        return await run(commands)
+
+    await store.forbidden(["W/C1/a"])  # now the server knows the script
+    store._redis._sent = counted
+    await store.forbidden([f"W/C1/{n}" for n in range(1500)])
+    assert len(asked) == 1
+
+
+async def test_erasure_leaves_no_key_behind(opened, client):
+    store = await opened()
+    events = history(6)
+    await grow(events, store, DEFAULT_RULES)
+    said = {e.event.id for e in events if isinstance(e.event, MessageEvent)}
+    uids = [f"w/{channel}/{id_}" for id_ in said for channel in "cp"]
+    known = [version for some in await store.versions(uids) for version in some]
+    await store.unlink([(target, v.uid) for v in known for target in targets_of(v)])
+    await store.strike(uids)
+    left = {key.rpartition(b"}")[2][:1] for key in client.scan_iter(f"{opened.prefix}:*{{w/*")}
+    assert left <= {b"n", b"x"}, "counts, and redactions, which hold uids"
+    assert await store.sequences("w") == []
+
+
 async def test_two_that_look_for_work_at_once_never_get_the_same(opened):
     first, second = await opened(), await opened()
     marked = [Sequence("W", "channel", f"C{n}") for n in range(60)]
@@ -224,6 +383,7 @@ async def test_names_of_any_characters_come_back_as_they_are(opened, client):
         await one.mark_due([(sequence, leaves[3]) for sequence in sequences])
         await one.redact([(sequence, leaves[-1]) for sequence in sequences])
         await one.cache(dict.fromkeys(odd, "text"))
+        await one.forbid([name for name in odd if name])
     assert await rows(store) == await rows(model)
     assert await store.counts() == await model.counts()
     uids = [leaf.uid for leaf in leaves]
@@ -239,6 +399,18 @@ async def test_names_of_any_characters_come_back_as_they_are(opened, client):
     ):
         assert await ask(store) == await ask(model)
     assert [mark.sequence for mark in await store.due(999)] == [mark.sequence for mark in await model.due(999)]
+    for one in (store, model):
+        await one.unlink([(uid, leaves[0].uid) for uid in uids[::3]])
+        await one.withdraw([(sequence, uids[3]) for sequence in sequences[::2]])
+        await one.strike(["W%7B%7D/C{}/M{}", *(f"W{w}/C{w}/M{w}" for w in odd if "/" not in w and "%" not in w)])
+        await one.unlearn("W}", "U}")
+    assert await rows(store) == await rows(model)
+    assert await store.counts() == await model.counts()
+    assert await store.workspaces() == await model.workspaces()
+    for one in (store, model):
+        await one.strike(uids[::2])
+    assert await rows(store) == await rows(model)
+    assert await store.counts() == await model.counts()
     for one in (store, model):
         await one.clear()
     assert await store.counts() == await model.counts()

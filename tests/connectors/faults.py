@@ -84,12 +84,8 @@ def hold(events: list[Event], report: Report, right: dict[str, Any]) -> None:
     live = [_shown(channel, m, state, events) for (channel, _), m in state.items() if m.op == "upsert"]
     live.sort(key=lambda m: (m["channel"], ids(m["id"])))
     messages = sorted(right["messages"], key=lambda m: (m["channel"], m["id"]))
-    shown = [
-        {key: _plain(key, ids, row[key]) for key in wanted} for wanted, row in zip(messages, live, strict=True)
-    ]
-    assert shown == [
-        {key: _plain(key, lambda name: name, value) for key, value in m.items()} for m in messages
-    ]
+    shown = [{key: _plain(key, ids, row[key]) for key in wanted} for wanted, row in zip(messages, live, strict=True)]
+    assert shown == [{key: _plain(key, lambda name: name, value) for key, value in m.items()} for m in messages]
     assert sorted(m.id for m in state.values() if m.op == "delete") == sorted(right["deleted"])
     assert report.rejected.total() == right["dead_letter"]
     idle = sum(count for reason, count in report.ignored.items() if reason not in METADATA)

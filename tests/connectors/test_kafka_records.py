@@ -248,6 +248,21 @@ def test_a_deletion_of_which_its_product_tells_no_time_has_the_time_of_its_recor
     assert stated.version == "1704190000500"
 
 
+def test_the_change_of_a_row_that_tells_no_edit_has_the_time_of_the_change(tmp_path: Path) -> None:
+    def version(row: Any, op: str = "u", **more: Any) -> str:
+        return str(
+            only(tmp_path, record({"op": op, "after": row, **more}, topic="teams" if row is CHAT else "slack")).version
+        )
+
+    assert version(SAID) == "1704190003.000000"
+    assert version(SAID, ts_ms=1704190002500) == "1704190002.500000"
+    assert version(SAID, "c", ts_ms=1704190002500) == version(SAID, "r") == "0"
+    assert version({**SAID, "edited": {"ts": "1704190001.000000"}}) == "1704190001.000000"
+    assert version(CHAT, ts_ms=AT) == str(AT)
+    flat = only(tmp_path, record({**SAID, "__deleted": "false", "__op": "u", "__ts_ms": AT - 1000}))
+    assert (flat.version, flat.text) == ("1704190002.000000", "hi")
+
+
 def test_a_deletion_that_names_no_message_is_refused(tmp_path: Path) -> None:
     events, report = dump(
         tmp_path, record({"op": "d", "before": {"channel": "C1"}}), record({"op": "d", "before": None})
@@ -287,6 +302,14 @@ def test_the_time_of_a_record_may_be_written_in_many_ways(time: Any, tmp_path: P
 def test_records_of_one_moment_are_messages_of_their_own(tmp_path: Path) -> None:
     events, report = dump(tmp_path, *(record({**BARE, "reactions": []}, offset=n) for n in range(3)), workspace="acme")
     assert len({event.id for event in events if isinstance(event, MessageEvent)}) == report.accepted == 3
+
+
+def test_messages_of_one_record_are_messages_of_their_own(tmp_path: Path) -> None:
+    events, _ = dump(tmp_path, record([BARE | {"reactions": []}] * 2), workspace="acme")
+    assert [event.id for event in events if isinstance(event, MessageEvent)] == [
+        "syn:chat.raw.slack.v1/2/9/0",
+        "syn:chat.raw.slack.v1/2/9/1",
+    ]
 
 
 @pytest.mark.parametrize("around", [{"timestamp_ms": None}, {"offset": None}, {"topic": None}])

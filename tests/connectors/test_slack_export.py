@@ -412,3 +412,11 @@ def test_a_large_export_of_the_benchmark_is_read_whole(tmp_path: Path) -> None:
     slack_benchmark.write(tmp_path / "large.zip", messages=120, count=12)
     report = drawn("slack-export", tmp_path / "large.zip").report
     assert (report.messages, report.rejected.total(), report.ignored.total(), report.gaps.total()) == (120, 0, 0, 0)
+
+
+def test_guests_are_known_as_such_and_as_members_of_the_public_channels_they_are_in(slack) -> None:
+    users = [{"id": "U1", "name": "ada"}, {"id": "U2", "name": "eve", "is_restricted": True}]
+    channels = [{"id": "C1", "name": "ops", "members": ["U1", "U2"]}, {"id": "C2", "name": "all", "members": ["U1"]}]
+    read = slack({"users.json": users, "channels.json": channels, DAY: [said("hello")]})
+    assert [u.kind for u in read.of(UserEvent)] == ["user", "external"]
+    assert [(m.channel, m.user) for m in read.of(MembershipEvent)] == [("C1", "U2")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -350,3 +351,16 @@ def test_damage_never_raises_and_costs_no_other_file(realm: bytes, rows: bytes) 
         files = {"realm.json": REALM, "messages-000001.json": rows, "messages-000002.json": good}
         assert drawn("zulip-export", zipped(path, files)).texts[-1:] == ["the last"]
         drawn("zulip-export", zipped(path, files | {"realm.json": realm}))
+
+
+def test_a_packed_export_is_read_as_its_folder_and_paths_that_lead_out_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "zulip-export.tar.gz"
+    with tarfile.open(path, "w:gz") as packed:
+        packed.add(SAMPLES, "zulip-export")
+        packed.add(SAMPLES / "realm.json", "../../evil.json")
+    report = Report()
+    events = [msgspec.structs.replace(event, ingest=None) for event in read(path, report)]
+    assert events == [msgspec.structs.replace(event, ingest=None) for event in read(SAMPLES, Report())]
+    assert report.skipped == {"unsafe-path": 1}
+    assert recognises(path)
+    assert not (tmp_path.parent / "evil.json").exists()

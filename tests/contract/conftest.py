@@ -22,7 +22,8 @@ from tests.servers import redis_server
 ROOT = Path(__file__).parents[2]
 
 WRITES = {
-    "append",
+    *("append", "erase"),
+    *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache"),
     *("register", "enter", "link", "learn", "mark_due", "redact", "settle"),
     *("keep", "drop", "cache", "advance", "clear"),
 }

@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -143,7 +144,61 @@ async def test_every_kind_of_event_comes_back_as_it_went_in(log):
     assert {e.key: e.event for e in await whole(log, 2)} == dict(facts)
 
 
+async def test_what_is_not_erased_stays_where_it_was(log):
+    await log.append(spread(30))
+    read = await whole(log, 100)
+    gone = read[3:30:4]
+    for _ in range(2):
+        await log.erase(gone)
+        await log.erase([])
+        left = {(e.partition, e.position): e for e in await whole(log, 4)}
+        assert all(left[e.partition, e.position] == e for e in read if e not in gone)
+    after = positions.after(read)
+    await log.append(spread(32)[30:])
+    assert {e.key for e in await whole(log, 4, after)} == {"key-30", "key-31"}
+
+
+async def test_what_was_erased_may_be_appended_again(log):
+    await log.append(spread(10))
+    read = await whole(log, 100)
+    await log.erase(read)
+    done = await log.append(spread(5))
+    assert done.accepted == 5
+    again = await whole(log, 100, positions.after(read))
+    assert {e.key: e.event for e in again} == dict(spread(5))
+
+
 # --------------------------------------------------------------------------------------- logs that know their keys
+
+
+async def test_what_was_erased_is_read_by_nobody_and_its_positions_never_come_again(knowing_log):
+    await knowing_log.append([said(n) for n in range(6)])
+    read = await knowing_log.read({}, 9)
+    await knowing_log.erase([read[1], read[4], read[5]])
+    assert [e.position for e in await knowing_log.read({}, 9)] == [1, 3, 4]
+    assert [e.position for e in await knowing_log.read({0: 1}, 2)] == [3, 4]
+    assert await knowing_log.read({0: 4}, 9) == []
+    assert await knowing_log.end() == {0: 4}
+    done = await knowing_log.append([said(0), said(1), said(9)])
+    assert (done.accepted, done.duplicates, done.position) == (2, 1, {0: 8})
+    assert [(e.position, e.key) for e in await knowing_log.read({0: 4}, 9)] == [(7, "key-1"), (8, "key-9")]
+
+
+async def test_an_entry_that_stands_elsewhere_by_now_is_not_erased(knowing_log):
+    await knowing_log.append([said(1), said(2)])
+    first = (await knowing_log.read({}, 1))[0]
+    await knowing_log.erase([first])
+    await knowing_log.append([said(1)])
+    await knowing_log.erase([first])
+    assert [(e.position, e.key) for e in await knowing_log.read({}, 9)] == [(2, "key-2"), (3, "key-1")]
+
+
+async def test_a_log_of_which_all_is_erased_is_empty(knowing_log):
+    await knowing_log.append([said(n) for n in range(3)])
+    await knowing_log.erase(await knowing_log.read({}, 9))
+    assert await knowing_log.end() == {}
+    assert await knowing_log.read({}, 9) == []
+    assert (await knowing_log.append([said(1)])).position == {0: 4}
 
 
 async def test_entries_are_read_in_the_order_in_which_they_were_appended(knowing_log):
@@ -210,6 +265,66 @@ async def test_the_file_refuses_updates_and_deletes(tmp_path):
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             other.execute(statement)
     other.close()
+
+
+async def test_the_file_refuses_deletes_after_an_erasure_as_before(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    await log.append([said(1), said(2)])
+    await log.erase(await log.read({}, 1))
+    log.write_anew()
+    log.close()
+    await test_the_file_refuses_updates_and_deletes(tmp_path)
+
+
+async def test_an_erasure_that_fails_leaves_everything_as_it_was(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    await log.append([said(1), said(2)])
+    read = await log.read({}, 9)
+    broken = [read[0], msgspec.structs.replace(read[1], key=object())]
+    with pytest.raises(sqlite3.Error):
+        await log.erase(broken)
+    assert await log.read({}, 9) == read
+    log.close()
+    await test_the_file_refuses_updates_and_deletes(tmp_path)
+
+
+async def test_an_erasure_that_a_reader_holds_up_is_to_be_repeated(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    await log.append([said(1), said(2)])
+    (first, second) = await log.read({}, 2)
+    log._db.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(tmp_path / "log.sqlite", isolation_level=None)
+    other.execute("BEGIN")
+    other.execute("SELECT * FROM log").fetchall()
+    with pytest.raises(TransientError, match="another process reads it"):
+        await log.erase([first])
+    with pytest.raises(TransientError, match="another process reads it"):
+        log.write_anew()
+    other.close()
+    await log.erase([first])
+    log.write_anew()
+    assert await log.read({}, 2) == [second]
+    assert first.key.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    log.close()
+
+
+async def test_no_byte_of_what_was_erased_stays_in_the_files_of_a_log(tmp_path):
+    log = SqliteLog(tmp_path / "log.sqlite")
+    for start in range(0, 2000, 100):
+        events = [(f"key-{n * 7919 % 2000}.", said(n)[1]) for n in range(start, start + 100)]
+        texts = [f"secret {n}. " * (n % 90) for n in range(start, start + 100)]
+        await log.append([(k, msgspec.structs.replace(e, text=t)) for (k, e), t in zip(events, texts, strict=True)])
+    read = await log.read({}, 2000)
+    for part in (read[::4], read[1::4], read[2::4]):
+        await log.erase(part)
+    log.write_anew()
+    held = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    gone = [e for e in read if (e.position - 1) % 4 < 3]
+    assert not [e for e in gone if e.key.encode() in held]
+    assert not [e for e in gone if e.event.text and e.event.text[:12].encode() in held]
+    assert read[3].key.encode() in held
+    assert await log.read({}, 2000) == read[3::4]
+    log.close()
 
 
 async def test_a_log_that_another_process_appends_to_can_be_read(tmp_path):

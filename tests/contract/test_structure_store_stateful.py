@@ -28,7 +28,7 @@ from streammem.core import routing
 from streammem.ports import Span
 from streammem.records import Answering, Due, Entry, Leaf, NodeId, Sequence, Summary
 from tests.servers import redis_server
-from tests.strategies import CHANNELS, MESSAGES, UIDS, WORKSPACE, facts, versions
+from tests.strategies import CHANNELS, MESSAGES, UIDS, USERS, WORKSPACE, facts, versions
 
 SEQUENCES = (
     *(Sequence(WORKSPACE, "channel", channel) for channel in CHANNELS),
@@ -48,6 +48,8 @@ answerings = st.lists(st.builds(Answering, st.sampled_from(UIDS[:4]), leaves), m
 marks = st.lists(st.tuples(sequences, leaves), max_size=4)
 nodes = st.lists(st.sampled_from(NODES), max_size=3)
 words = st.sampled_from(("a", "b", "c"))
+uids = st.lists(st.sampled_from(UIDS[:8]), max_size=4)
+texts = st.sampled_from(("a", *(f'{{"picks":["{uid}"]}}' for uid in UIDS[:3])))
 
 
 async def reading(store: Any, now: float) -> dict[str, Any]:
@@ -75,9 +77,16 @@ async def reading(store: Any, now: float) -> dict[str, Any]:
         "redactions": await store.redactions(SEQUENCES),
         "summaries": await store.summaries(NODES),
         "cached": await store.cached(["a", "b", "c"]),
+        "forbidden": await store.forbidden(UIDS),
         "applied": [await store.applied(name) for name in ("a", "b", "c")],
         "rows": sorted([row async for row in store.everything()]),
     }
+
+
+async def words_of(store: Any) -> list[tuple[str, str]]:
+    """What was generated."""
+    said = [(kind, said.text if isinstance(said, Summary) else said) async for kind, said in store.generated()]
+    return sorted(said)
 
 
 class Plain:
@@ -99,6 +108,7 @@ class Plain:
 
     def check(self, read: dict[str, Any]) -> None:
         runs = [self.runs.get(s, {}) for s in (*SEQUENCES, *read["sequences"])]
+        assert read["sequences"] == [s for w in (WORKSPACE, "V") for s in self.standing(w)]
         assert read["leaves"] == [self.ordered(run) for run in runs]
         assert read["answers"] == [self.ordered(self.answers.get(uid, {})) for uid in UIDS]
         assert read["versions"] == [frozenset(self.versions.get(uid, ())) for uid in UIDS]
@@ -108,6 +118,9 @@ class Plain:
             assert [(p.sequence, p.rank, p.size) for p in stands] == [
                 (s, [leaf.uid for leaf in self.ordered(run)].index(uid), len(run)) for s, run in expected
             ]
+
+    def standing(self, workspace: str) -> list[Sequence]:
+        return sorted(sequence for sequence, run in self.runs.items() if run and sequence.workspace == workspace)
 
     @staticmethod
     def ordered(run: dict[str, int]) -> tuple[Leaf, ...]:
@@ -202,6 +215,41 @@ class Life(RuleBasedStateMachine):
     def redact(self, given):
         self.both("redact", given)
 
+    @rule(given=st.lists(st.tuples(sequences, st.sampled_from(UIDS[:8])), max_size=5))
+    def withdraw(self, given):
+        self.both("withdraw", given)
+        for sequence, uid in given:
+            self.plain.runs[sequence].pop(uid, None)
+
+    @rule(given=st.lists(st.tuples(st.sampled_from(UIDS[:4]), st.sampled_from(UIDS[:8])), max_size=5))
+    def unlink(self, given):
+        self.both("unlink", given)
+        for target, uid in given:
+            self.plain.answers[target].pop(uid, None)
+
+    @rule(given=uids)
+    def strike(self, given):
+        self.both("strike", given)
+        for uid in given:
+            self.plain.versions.pop(uid, None)
+            for run in self.plain.runs.values():
+                run.pop(uid, None)
+
+    @rule(workspace=st.sampled_from((WORKSPACE, "V")), user=st.sampled_from(USERS))
+    def unlearn(self, workspace, user):
+        self.both("unlearn", workspace, user)
+
+    @rule(given=uids)
+    def forbid(self, given):
+        self.both("forbid", given)
+        if given:
+            self.settled()
+
+    @rule(given=uids)
+    def uncache(self, given):
+        self.both("uncache", given)
+        self.settled()
+
     @rule(limit=st.integers(0, 3), lease=st.sampled_from((0, 2, 5)), marked=marks, ended=st.booleans())
     def settle(self, limit, lease, marked, ended):
         """Some are taken, some of them marked again meanwhile, and some are settled twice."""
@@ -240,9 +288,9 @@ class Life(RuleBasedStateMachine):
     def drop(self, given):
         self.both("drop", given)
 
-    @rule(texts=st.dictionaries(words, words, max_size=2))
-    def cache(self, texts):
-        self.both("cache", texts)
+    @rule(given=st.dictionaries(words, texts, max_size=2))
+    def cache(self, given):
+        self.both("cache", given)
         self.settled()
 
     @rule(name=words, partition=st.integers(0, 2), step=st.integers(-1, 3))
@@ -254,6 +302,8 @@ class Life(RuleBasedStateMachine):
     @rule()
     def count(self):
         self.both("counts")
+        generated = [self.runner.run(words_of(store)) for store in (self.model, self.store)]
+        assert generated[0] == generated[1]
         self.settled()
 
     @precondition(lambda self: self.plain.runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from streammem.connectors.facts import offset_name, version_of
 from streammem.connectors.fields import Row, count_of, row_of, text_of, texts_of
@@ -48,7 +49,8 @@ def _names(row: Row, profile: Row) -> list[str]:
 def _kind(row: Row, user: str) -> SenderKind:
     if row.get("is_bot") is True or user == SLACKBOT:
         return "bot"
-    return "external" if row.get("is_stranger") is True else "user"
+    outside = any(row.get(sign) is True for sign in ("is_stranger", "is_restricted", "is_ultra_restricted"))
+    return "external" if outside else "user"
 
 
 def bot_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
@@ -119,12 +121,14 @@ def conversation_name(row: Row, kind: ChannelType, names: Mapping[str, str]) -> 
     return ", ".join(handles[1].split("--")) if handles else ""
 
 
-def members_of(row: Row, channel: ChannelEvent) -> Iterator[MembershipEvent]:
-    """Who may read a channel that not everybody may read."""
-    if channel.type == "public":
-        return
+def members_of(
+    row: Row, channel: ChannelEvent, kinds: Mapping[str, SenderKind] = MappingProxyType({})
+) -> Iterator[MembershipEvent]:
+    """Who may read a channel because of being in it: of a public one that is guests only (`kinds` tells who is)."""
     counterpart = texts_of({"user": [row.get("user")]}, "user") if channel.type == "dm" else ()
     for user in dict.fromkeys((*texts_of(row, "members"), *counterpart)):
+        if channel.type == "public" and kinds.get(user) != "external":
+            continue
         yield MembershipEvent(workspace=channel.workspace, channel=channel.id, user=user, version=channel.version)
 
 

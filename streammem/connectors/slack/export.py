@@ -244,7 +244,7 @@ def _user(home: str, row: Row) -> list[Event]:
 
 def _channel_and_members(listed: ChannelType, home: str, known_at: str, known: Known, row: Row) -> list[Event]:
     if channel := channel_of(row, listed_type(row, listed), home, known_at, known.user_names):
-        return [channel, *members_of(row, channel)]
+        return [channel, *members_of(row, channel, known.kinds)]
     raise RejectedError("no-id", "a channel has no id")
 
 

@@ -29,7 +29,7 @@ from streammem.connectors.zulip.tables import rows
 from streammem.errors import RejectedError, SourceError
 from streammem.records import ChannelEvent, Event, ReactionEvent
 
-EXPECTED = "a Zulip export: a .zip or folder with realm.json and messages-000001.json (unpack a .tar.gz first)"
+EXPECTED = "a Zulip export: a .tar.gz, .zip or folder with realm.json and messages-000001.json"
 
 _MESSAGES = re.compile(r"messages-\d+\.json(?:\.partial)?")
 _STATED = (*USERS, "zerver_stream", "zerver_subscription", *GROUPS)
@@ -41,8 +41,6 @@ def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
 
     Raises SourceError, at the first event, for a path that is no Zulip export.
     """
-    if path.is_file() and path.name.lower().endswith((".tar.gz", ".tgz", ".tar")):
-        raise SourceError(f"{path}: unpack it first; expected {EXPECTED}")
     with opened(path, report) as archive:
         files = _Files.of(archive, path, report)
         known = Known()
