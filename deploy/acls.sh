@@ -22,6 +22,8 @@ kafka_acls=${KAFKA_ACLS:-kafka-acls.sh}
 login=()
 if [[ -n ${COMMAND_CONFIG:-} ]]; then login=(--command-config "$COMMAND_CONFIG"); fi
 
+raw_slack=chat.raw.slack.v1
+raw_teams=chat.raw.teams.v1
 messages=chat.messages.v1
 directory=chat.directory.v1
 log=memory.log.v1
@@ -50,9 +52,15 @@ group() {
   grant "$1" "$2" --group "$prefix$3" "${@:4}"
 }
 
+topics receive Write "$raw_slack" "$raw_teams"
+topics bridge Write "$raw_slack" "$raw_teams"
 topics exporter Write "$messages" "$directory"
 
-# Every role may refuse a record.
+# Every role that reads may refuse a record.
+topics connect Read "$raw_slack" "$raw_teams"
+topics connect Write "$messages" "$directory" "$dead_letter"
+group connect Read streammem-connect
+
 topics ingest Read "$messages" "$directory"
 topics ingest Write "$log" "$dead_letter"
 group ingest Read streammem-ingest
@@ -76,7 +84,7 @@ topics asker Write "$queries"
 topics asker Read "$answers"
 
 topics operator "Create Describe DescribeConfigs Alter AlterConfigs" \
-  "$messages" "$directory" "$log" "$dead_letter" "$queries" "$answers"
-topics operator Read "$log" "$dead_letter"
-topics operator Write "$messages" "$directory"
+  "$raw_slack" "$raw_teams" "$messages" "$directory" "$log" "$dead_letter" "$queries" "$answers"
+topics operator Read "$log" "$dead_letter" "$raw_slack" "$raw_teams" "$messages" "$directory"
+topics operator Write "$raw_slack" "$raw_teams" "$messages" "$directory" "$dead_letter"
 group operator Describe streammem- --resource-pattern-type prefixed

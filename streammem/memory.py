@@ -194,6 +194,9 @@ class Memory(Questions):
             log = self._parts.log
             done = await forgetting.forget(wanted, log, log, self._parts.structure, told)
         await self.settle(progress)
+        async with self._writing:
+            await self._parts.structure.sweep()
+            self._parts.write_anew()
         return done
 
     async def traces(self, wanted: Forgotten, progress: Progress | None = None) -> Traces:

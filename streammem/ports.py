@@ -54,12 +54,11 @@ class LogWriter(Protocol):
     async def append(self, events: Many[tuple[str, Event]]) -> Appended:
         """Append (key, event) pairs whose key is new, in order; return only when they are durable."""
 
-
     async def erase(self, entries: Many[LogEntry]) -> None:
-        """Take entries out for good (design §4, Erasure): nobody who reads from now on is given them.
+        """Take entries out for good (design §4, Erasure). Doing it again changes nothing.
 
-        Kafka writes a null value under each key and drops the records at the next compaction. Doing it again changes
-        nothing.
+        Kafka writes a null value under each key and gives the entries to readers until it compacts them: those who read
+        from the start come to the mark of their erasure behind them.
         """
 
 
@@ -74,6 +73,9 @@ class LogReader(Protocol):
 
     async def end(self) -> Position:
         """The position of the last entry of each partition; empty partitions are left out."""
+
+    async def erased(self, keys: Iterable[str]) -> set[str]:
+        """Which of these keys were erased last, although entries under them are still given to readers."""
 
 
 class Span(msgspec.Struct, gc=False, frozen=True):
@@ -134,7 +136,7 @@ class StructureStore(Protocol):
         """For each (target, uid): the message answers the target no more."""
 
     async def strike(self, uids: Many[str]) -> None:
-        """Forget all versions, placements and reactions of these messages."""
+        """Forget all versions, placements and reactions of these messages, and the leaves that they still have."""
 
     async def unlearn(self, workspace: str, user: str) -> None:
         """Forget every fact that names a user, and every reaction of it.
@@ -144,6 +146,9 @@ class StructureStore(Protocol):
 
     async def uncache(self, uids: Many[str]) -> None:
         """Drop the cached texts that name one of these messages."""
+
+    async def sweep(self) -> None:
+        """Forget the names of trees that have no leaf left: their redactions. For when nothing is due any more."""
 
     # ---- reading the forests
     async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:

@@ -105,6 +105,33 @@ class WorkerSettings(BaseModel):
     timeout: float = Field(30.0, gt=0, description="A question not answered by then gets an answer that says so.")
 
 
+class ConnectSettings(BaseModel):
+    """What the role `connect` knows that a payload may not say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workspace: str = Field("", max_length=200, description="The workspace of all payloads; default: what they say.")
+    domain: str = Field("", pattern=r"^[a-z0-9.-]*$", description="acme in acme.slack.com, for links to messages.")
+
+
+class ReceiveSettings(BaseModel):
+    """The HTTP receiver. A product without its secret is refused: nobody can tell who sends it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; 0.0.0.0 for all.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 for any that is free.")
+    slack_signing_secret: SecretStr | None = Field(None, description="Slack's, from the app's Basic Information.")
+    teams_client_state: SecretStr | None = Field(None, description="The clientState of the Graph subscriptions.")
+    max_bytes: int = Field(2**20, ge=1024, le=2**22, description="The longest body that is taken.")
+    within: float = Field(2.5, gt=0, le=3, description="Seconds until an answer; senders give up after 3.")
+
+    @field_validator("slack_signing_secret", "teams_client_state")
+    @classmethod
+    def _not_blank(cls, secret: SecretStr | None) -> SecretStr | None:
+        return secret if secret is not None and secret.get_secret_value().strip() else None
+
+
 class Settings(BaseSettings):
     """All settings of one process."""
 
@@ -118,6 +145,8 @@ class Settings(BaseSettings):
     redis: RedisSettings = RedisSettings()
     vectors: VectorSettings = VectorSettings()
     worker: WorkerSettings = WorkerSettings()
+    connect: ConnectSettings = ConnectSettings()
+    receive: ReceiveSettings = ReceiveSettings()
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     batch: int = Field(500, ge=1, description="Events appended to the log at a time.")
     wait: float = Field(5.0, ge=0, description="Seconds to wait for another process that holds the memory.")

@@ -69,6 +69,9 @@ PATIENCE = 10.0
 BATCH_BYTES = 256 * 1024
 """Records are sent in batches of this size: well under what a topic takes by default, and few for one append."""
 
+SEARCHED = 5000
+"""Records looked at in one go when the log is searched."""
+
 RECORD_HEAD = 128
 """More than Kafka adds to the key and value of a record that is alone in its batch."""
 
@@ -419,6 +422,20 @@ class KafkaLogReader(LogReader):
             ends = await consumer.end_offsets(self._parts)
         return {part.partition: end for part, end in ends.items() if end > 0}
 
+    async def erased(self, keys: Iterable[str]) -> set[str]:
+        names = {_bytes(key): key for key in keys}
+        stands: dict[bytes, bool] = {}
+        if names:
+            async with self._using("searching") as consumer:
+                consumer.resume(*consumer.paused())
+                ends = await consumer.end_offsets(self._parts)
+                self._seek(consumer, {}, ends)
+                while records := await self._next(consumer, ends, SEARCHED):
+                    stands.update((r.key, r.value is not None) for of in records.values() for r in of if r.key in names)
+                consumer.pause(*self._parts)
+                self._stands.clear()
+        return {names[key] for key, standing in stands.items() if not standing}
+
     async def _read(self, consumer: Any, after: Position, limit: int) -> list[LogEntry]:
         consumer.resume(*consumer.paused())
         if not self._stands_at(after):
@@ -554,6 +571,9 @@ class KafkaLog(LogWriter, LogReader):
 
     async def end(self) -> Position:
         return await self._reader.end()
+
+    async def erased(self, keys: Iterable[str]) -> set[str]:
+        return await self._reader.erased(keys)
 
     async def start(self) -> None:
         """Make sure that the topic is there."""

@@ -68,6 +68,9 @@ class MemoryLog(LogWriter, LogReader):
         start = bisect_right(self._entries, after.get(0, 0), key=lambda entry: entry.position)
         return list(islice(self._entries, start, start + max(limit, 0)))
 
+    async def erased(self, keys: Iterable[str]) -> set[str]:  # noqa: ARG002 - what is erased is not given any more
+        return set()
+
     async def end(self) -> Position:
         return {0: self._entries[-1].position} if self._entries else {}
 
@@ -343,6 +346,13 @@ class MemoryStructure(StructureStore):
         for key in list(self._texts):
             if quotes(self._texts.get(key) or ""):
                 del self._texts[key]
+
+    async def sweep(self) -> None:
+        standing = {(s.workspace, s.view, s.tree) for s in self._runs}
+        for sequence in list(self._redactions):
+            if (sequence.workspace, sequence.view, sequence.tree) not in standing and sequence not in self._due:
+                for leaf in self._redactions.pop(sequence):
+                    self._remove("redaction", (sequence, leaf.ts, leaf.uid))
 
     # ---- reading the forests
     async def versions(self, uids: Many[str]) -> list[tuple[Version, ...]]:

@@ -389,6 +389,19 @@ class RedisStructure(StructureStore):
             [scripts.UNPLACE(self._keys(tag, "p", "n"), flat) for tag, flat in _flat_pieces(channels)]
         )
 
+    async def sweep(self) -> None:
+        """Somebody who enters leaves meanwhile marks them due, so summaries are looked at again anyhow."""
+        names = await self._members(self._key("", "redacted"))
+        trees: dict[Sequence, list[Place]] = defaultdict(list)
+        for name in names:
+            sequence = sequence_of(name)
+            trees[Sequence(sequence.workspace, sequence.view, sequence.tree)].append(place(sequence))
+        for tree, places in trees.items():
+            if await self.sequences(tree.workspace, tree.view, tree.tree):
+                continue
+            await self._redis.run([("DEL", self._key(where.tag, "x", where.rest)) for where in places])
+            await self._redis.run([("SREM", self._key("", "redacted"), *(where.name for where in places))])
+
     async def _relist(self, sequences: Many[Sequence]) -> None:
         """List what has leaves and nothing else."""
         emptied = _by_workspace({s: place(s) for s in await self._without_leaves(sequences)})

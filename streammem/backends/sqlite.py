@@ -11,7 +11,7 @@ What is erased may leave copies in both: SQLite moves rows from page to page and
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,6 +70,11 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "number": (("name TEXT",), ("value INTEGER",)),
     "erasure": (("mark TEXT",), ()),
 }
+
+_UNNAMED = "DELETE FROM sequence WHERE number NOT IN ({})".format(
+    " UNION ".join(f"SELECT sequence FROM {table}" for table in ("entry", "due", "redaction", "summary"))
+)
+"""Drops the names of sequences that nothing is kept of."""
 
 _pack = msgspec.msgpack.Encoder().encode
 _sequence = msgspec.msgpack.Decoder(Sequence).decode
@@ -197,6 +202,9 @@ class SqliteLog(LogWriter, LogReader):
             self._db.execute("VACUUM")
             _end_wal(self._db, self._path)
 
+    async def erased(self, keys: Iterable[str]) -> set[str]:  # noqa: ARG002 - what is erased is not given any more
+        return set()
+
     async def read(self, after: Position, limit: int) -> list[LogEntry]:
         query = "SELECT position, key, event FROM log WHERE position > ? ORDER BY position LIMIT ?"
         with _explaining(self._path):
@@ -252,6 +260,7 @@ class _File:
     def __init__(self, path: Path, *, create: bool) -> None:
         self.path = path
         self.numbers: dict[Sequence, int] = {}
+        self._last = 0
         self._pending: dict[str, dict[tuple[Any, ...], tuple[Any, ...] | None]] = {table: {} for table in _TABLES}
         self._emptied: set[str] = set()
         self._rows = 0
@@ -350,17 +359,25 @@ class _File:
         """Commit, and leave no byte of what was removed in the file or beside it."""
         self.commit()
         with _explaining(self.path):
+            self._db.execute(_UNNAMED)
+            left = {number for (number,) in self._db.execute("SELECT number FROM sequence")}
+            self.numbers = {name: number for name, number in self.numbers.items() if number in left}
             self._db.execute("VACUUM")
             _end_wal(self._db, self.path)
 
     def _key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
         return (self._number(key[0]), *key[1:]) if isinstance(key[0], Sequence) else key
 
+    def know(self, names: Mapping[int, Sequence]) -> None:
+        """The sequences that have a number. A number never comes again while the file is open."""
+        self.numbers.update((name, number) for number, name in names.items())
+        self._last = max(names, default=0)
+
     def _number(self, sequence: Sequence) -> int:
         """Rows name a sequence by a number of this file's own: its name is longer than a row."""
         number = self.numbers.get(sequence)
         if number is None:
-            number = self.numbers[sequence] = len(self.numbers) + 1
+            number = self.numbers[sequence] = self._last = self._last + 1
             self._pending["sequence"][(number,)] = (_pack(sequence),)
         return number
 
@@ -508,7 +525,7 @@ class SqliteStructure(MemoryStructure):
         for uid, _, _, _, raw in self._file.all("version"):
             self._versions[uid] = (*self._versions.get(uid, ()), raw)
         names = {number: _sequence(raw) for number, raw in self._file.all("sequence")}
-        self._file.numbers.update((name, number) for number, name in names.items())
+        self._file.know(names)
         self._load_leaves(names)
         for (raw,) in (row[1:] for row in self._file.all("fact")):
             fact = _fact.decode(raw)

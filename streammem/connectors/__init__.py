@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from streammem.connectors import csv_rows, gitter, jsonl
+from streammem.connectors import csv_rows, gitter, jsonl, kafka_records
 from streammem.connectors.connector import Connector, Given, Payloads
 from streammem.connectors.discord import export as discord
 from streammem.connectors.matrix import payloads as matrix
@@ -46,6 +46,7 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
             Connector("teams-graph", teams.GRAPH, teams.graph.read, teams.graph.recognises),
             Connector("slack-events", slack.events.expected, slack.events.read, slack.events.recognises),
             Connector("slack-history", slack.history.expected, slack.history.read, slack.history.recognises),
+            Connector("kafka", kafka_records.EXPECTED, kafka_records.read, kafka_records.recognises),
             Connector("csv", csv_rows.EXPECTED, csv_rows.read, csv_rows.recognises),
             Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises),
         )

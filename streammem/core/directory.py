@@ -120,13 +120,21 @@ class Directory:
         known = self.channels.get(self.in_use(channel))
         return known is not None and known.present and known.type == "public"
 
+    def is_guest(self, asker: str | None) -> bool:
+        """Whether somebody from outside asks: guests read what they are members of, public or not."""
+        known = [self.users[one].kind for one in self.ids_of(asker) if one in self.users] if asker else []
+        return "external" in known and "user" not in known
+
     def visible(self, channel: str, asker: str | None) -> bool:
         """Whether `asker` may read the channel now (design §5, Audience). Fail closed."""
-        return self.is_public(channel) or (asker is not None and channel in self._channels_of(asker))
+        if self.is_public(channel) and not self.is_guest(asker):
+            return True
+        return asker is not None and channel in self._channels_of(asker)
 
     def private_channels_of(self, asker: str | None) -> frozenset[str]:
         """The channels that `asker` reads by membership, not because everybody may."""
-        return frozenset(c for c in self._channels_of(asker or "") if not self.is_public(c))
+        guest = self.is_guest(asker)
+        return frozenset(c for c in self._channels_of(asker or "") if guest or not self.is_public(c))
 
     def _channels_of(self, asker: str) -> set[str]:
         """The channels that a person is a member of under any of its ids, under all their ids."""

@@ -60,17 +60,30 @@ def _users_of(event: Event) -> tuple[str, ...]:
 
 
 def without(event: Event, forbidden: Iterable[str]) -> Event | None:
-    """The event as far as the marks let it be taken in: not at all, or a group without its forgotten members."""
+    """The event as far as the marks let it be taken in: not at all, or without naming whom they forget."""
     marks = frozenset(forbidden)
     if marks.intersection(marks_on(event)):
         return None
     if isinstance(event, GroupEvent):
-        left = tuple(user for user in event.members if user_mark(event.workspace, user) not in marks)
-        return event if left == event.members else msgspec.structs.replace(event, members=left)
+        members = _left(event.members, event.workspace, marks)
+        return event if members == event.members else msgspec.structs.replace(event, members=members)
+    if isinstance(event, UserEvent):
+        manager = next(iter(_left((event.manager,), event.workspace, marks)), None) if event.manager else None
+        same = _left(event.same_as, event.workspace, marks)
+        if (manager, same) != (event.manager, event.same_as):
+            return msgspec.structs.replace(event, manager=manager, same_as=same)
     return event
+
+
+def _left(users: tuple[str, ...], workspace: str, marks: frozenset[str]) -> tuple[str, ...]:
+    return tuple(user for user in users if user_mark(workspace, user) not in marks)
 
 
 def asked_about(event: Event) -> tuple[str, ...]:
     """The marks to look up before an event is taken in."""
-    members = event.members if isinstance(event, GroupEvent) else ()
-    return (*marks_on(event), *(user_mark(event.workspace, user) for user in members))
+    named: tuple[str, ...] = ()
+    if isinstance(event, GroupEvent):
+        named = event.members
+    elif isinstance(event, UserEvent):
+        named = (*event.same_as, *((event.manager,) if event.manager else ()))
+    return (*marks_on(event), *(user_mark(event.workspace, user) for user in named))

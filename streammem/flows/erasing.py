@@ -46,11 +46,13 @@ async def let_in(
     messages = refused | {erasure.mark_of(e) for e in erasures if e.entity == "message"}
     for user in (e for e in erasures if e.entity == "user"):
         messages |= await _said_by(user, store)
-        await store.unlearn(user.workspace, user.id)  # 3. who it was
-    await _erase(sorted(messages), store)  # 4. what was said
+    await store.forbid(sorted(messages))  # 3. what a forgotten user said, whoever says it next
+    for user in (e for e in erasures if e.entity == "user"):
+        await store.unlearn(user.workspace, user.id)  # 4. who it was
+    await _erase(sorted(messages), store)  # 5. what was said
     facts = canonical.facts_of(e.event for e in entries)
-    known = [left for f in facts if (left := erasure.without(f, marks | refused)) is not None]
-    return kept(entries, marks | refused), known  # type: ignore[return-value]
+    known = [left for f in facts if (left := erasure.without(f, marks | messages)) is not None]
+    return kept(entries, marks | messages), known  # type: ignore[return-value]
 
 
 async def forbidding(entries: Iterable[LogEntry], store: StructureStore) -> set[str]:
@@ -83,6 +85,8 @@ async def _said_by(user: ErasureEvent, store: StructureStore) -> set[str]:
 
 
 async def _erase(uids: Many[str], store: StructureStore) -> None:
+    if uids:
+        await store.uncache(uids)  # words that quote them
     for start in range(0, len(uids), PIECE):
         await _erase_piece(uids[start : start + PIECE], store)
 
@@ -98,8 +102,7 @@ async def _erase_piece(uids: Many[str], store: StructureStore) -> None:
     await store.withdraw([(s, leaf.uid) for s, leaf in leaving])  # b. their leaves, and those that they lent
     await store.unlink([(target, v.uid) for v in versions for target in routing.targets_of(v)])  # c.
     await _hide(marks, store)  # d. also what was summarised between a and b
-    await store.uncache(uids)  # e. words that quote them
-    await store.strike(uids)  # f.
+    await store.strike(uids)  # e.
 
 
 async def _hide(marks: Many[Mark], store: StructureStore) -> None:

@@ -5,6 +5,7 @@ The forests and vectors follow the marks, as they follow everything else in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable
 from collections.abc import Sequence as Many
 
@@ -21,7 +22,6 @@ from streammem.records import (
     Entry,
     ErasureEvent,
     Event,
-    GroupEvent,
     LogEntry,
     MessageEvent,
     Summary,
@@ -134,11 +134,11 @@ async def _append(events: Many[Event], writer: LogWriter) -> None:
 
 
 async def _leave(entries: Many[LogEntry], marks: set[str], standing: set[DirectoryEvent], writer: LogWriter) -> int:
-    """Take entries out. A group that only loses a member is first put back without it."""
-    groups = [erasure.without(entry.event, marks) for entry in entries if isinstance(entry.event, GroupEvent)]
+    """Take entries out. What only names somebody, as a group does its members, is first put back without the name."""
+    others = [erasure.without(entry.event, marks) for entry in entries]
     said = [entry.event for entry in entries if isinstance(entry.event, MessageEvent)]
     hints = {hint for event in said for hint in canonical.hints(event) if hint in standing}
-    stated = [event for event in (*groups, *hints) if event is not None and erasure.without(event, marks) is event]
+    stated = [event for event in (*others, *hints) if event is not None and erasure.without(event, marks) is event]
     await _append(stated, writer)
     await writer.erase(entries)
     return len(entries)
@@ -214,11 +214,15 @@ async def traces(
 ) -> Traces:
     """Search everything for what was forgotten. Looks at what is there, not at how it was taken out."""
     marks = wanted.marks
-    in_log = mentions = 0
+    about: Counter[str] = Counter()
+    mentions = 0
     async for entry in entries_of(log, progress):
         if not isinstance(entry.event, ErasureEvent):
-            in_log += erasure.without(entry.event, marks) is not entry.event
+            about[entry.key] += erasure.without(entry.event, marks) is not entry.event
             mentions += _mentions(entry.event, wanted)
+    about = +about
+    for key in await log.erased(about):
+        del about[key]
     rows = {"registers": 0, "sequences": 0, "answers": 0, "directory": 0}
     async for kind, content in store.everything():
         if (place := _PLACES.get(kind)) is not None:
@@ -226,7 +230,7 @@ async def traces(
     summaries, cached = await _in_words(wanted, store)
     points = await vectors.traces(wanted.workspace, wanted.messages, wanted.users) if vectors else None
     return Traces(
-        log=in_log,
+        log=about.total(),
         registers=rows["registers"],
         sequences=rows["sequences"],
         answers=rows["answers"],

@@ -71,8 +71,9 @@ def _channel(name: str, directory: Directory, readable: set[str]) -> str:
 def visible_to(query: Query, directory: Directory) -> Visible:
     """What this query may touch: public channels and those the asker is in, or all of them if it says so."""
     mine = directory.private_channels_of(query.asker)
-    channels = None if query.everything else directory.public_channels | mine
-    audiences = None if query.everything else frozenset({"public", *mine})
+    guest = directory.is_guest(query.asker)
+    channels = None if query.everything else mine if guest else directory.public_channels | mine
+    audiences = None if query.everything else mine if guest else mine | {"public"}
     if query.channels:
         wanted = frozenset(other for c in query.channels for other in directory.ids_of_channel(c))
         channels = wanted if channels is None else channels & wanted

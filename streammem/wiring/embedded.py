@@ -82,6 +82,11 @@ class Embedded:
                 f"the vectors of the memory at {self.path} are missing: run `streammem rebuild --memory {self.path}`"
             )
 
+    def write_anew(self) -> None:
+        """Leave no byte of what was erased in the files."""
+        self.log.write_anew()
+        self.structure.write_anew()  # type: ignore[attr-defined]
+
     def renew(self) -> None:
         """Write the directory's card anew. Call it when what was built by the old card is gone."""
         _write(self.path, self.card)

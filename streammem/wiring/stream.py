@@ -53,9 +53,10 @@ def connection(settings: KafkaSettings) -> Connection:
     )
 
 
-def exchange(settings: Settings) -> KafkaExchange:
+def exchange(settings: Settings, patience: float = 10.0) -> KafkaExchange:
     """What sends events and questions: all that a client of the stream needs."""
-    return KafkaExchange(connection(settings.kafka), settings.kafka.prefix, max_bytes=settings.kafka.max_bytes)
+    kafka = settings.kafka
+    return KafkaExchange(connection(kafka), kafka.prefix, max_bytes=kafka.max_bytes, patience=patience)
 
 
 def topics(settings: Settings) -> KafkaTopics:

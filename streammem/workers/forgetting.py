@@ -37,6 +37,7 @@ async def forgotten(parts: Streaming, wanted: Forgotten, progress: Progress | No
     done = await forgetting.forget(wanted, parts.log, parts.log, parts.structure, _told(progress))
     await _followed(parts)
     await parts.structure.uncache(done.messages)  # a summariser may have quoted what it read before
+    await parts.structure.sweep()
     return done
 
 

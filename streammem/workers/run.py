@@ -10,20 +10,28 @@ from typing import Any
 
 import structlog
 
-from streammem.core.topics import LOG, READS, TOPICS, group_of
+from streammem.connectors.connector import Given
+from streammem.connectors.kafka_records import RecordReader
+from streammem.core.topics import LOG, READS, USES, group_of
 from streammem.errors import SettingsError, TransientError
 from streammem.flows.asking import Counter
 from streammem.flows.summarize import Bench, summarize
 from streammem.ports import Embedder
+from streammem.records import Event
 from streammem.settings import Settings
-from streammem.wiring.stream import Streaming, open_streaming
+from streammem.wiring.stream import Streaming, exchange, open_streaming
 from streammem.workers import stages
+from streammem.workers.connect import Connecting
 from streammem.workers.duty import BEAT, SILENCE, Duty, Pulse, persist
 from streammem.workers.loop import IDLE, app_of, idle_app_of, serve
 from streammem.workers.query import Clerk
 from streammem.workers.stages import Done, LogStage, Stage
 
-ROLES = ("ingest", "structure", "index", "summarize", "query")
+ROLES = ("connect", "ingest", "structure", "index", "summarize", "query")
+"""What `all` is."""
+RECEIVE = "receive"
+"""The role that listens to the world. It runs only where it is named and gives no sign of life: those are in Redis, and
+so is every channel; this role has no business there. Its GET /health speaks for it."""
 
 log = structlog.get_logger()
 
@@ -57,7 +65,7 @@ async def _work(roles: Many[str], settings: Settings, embedder: Callable[[Settin
     async with open_streaming(settings, embedder=embedder) as parts:
         pulses = [Pulse(role) for role in roles]
         async with asyncio.TaskGroup() as group:
-            group.create_task(_beat(pulses, parts))
+            group.create_task(_beat([pulse for pulse in pulses if pulse.role != RECEIVE], parts))
             for pulse in pulses:
                 group.create_task(_role(pulse, parts), name=pulse.role)
 
@@ -71,9 +79,9 @@ async def _role(pulse: Pulse, parts: Streaming) -> None:
 
 async def _ready(role: str, parts: Streaming) -> None:
     """Return when everything that a role needs is there and is what it should be."""
-    if absent := [t.name for t in await parts.topics.describe(TOPICS) if not t.exists]:
+    if absent := await parts.exchange.missing(USES[role]):
         raise SettingsError(f"topics are missing: {', '.join(absent)}: run `streammem topics create`")
-    if role != "ingest":
+    if role not in (RECEIVE, "connect"):
         await parts.check()
     if role in ("index", "summarize", "query"):
         await parts.index()
@@ -107,8 +115,31 @@ def _duty(stage: Stage, pulse: Pulse, parts: Streaming) -> Duty:
 
 
 async def _ingest(pulse: Pulse, parts: Streaming) -> None:
-    duty = _duty(stages.ingesting(parts.log), pulse, parts)
+    duty = _duty(stages.ingesting(parts.log, parts.structure.forbidden), pulse, parts)
     await serve(lambda: app_of("ingest", READS["ingest"], duty, parts.settings), duty, parts.settings)
+
+
+async def _connect(pulse: Pulse, parts: Streaming) -> None:
+    settings = parts.settings
+
+    async def produce(events: Many[Event]) -> None:
+        async for _ in parts.exchange.produce(events):
+            pass
+
+    reader = RecordReader(Given(workspace=settings.connect.workspace, domain=settings.connect.domain))
+    duty = _duty(Connecting(produce, reader), pulse, parts)
+    await serve(lambda: app_of("connect", READS["connect"], duty, settings), duty, settings)
+
+
+async def _receive(pulse: Pulse, parts: Streaming) -> None:
+    from streammem.workers.receive import Receiver  # noqa: PLC0415 - an extra that not all need
+
+    settings = parts.settings
+    sender = exchange(settings, patience=settings.receive.within)
+    try:
+        await Receiver(sender.send, settings.receive, pulse).serve()
+    finally:
+        await sender.stop()
 
 
 async def _structure(pulse: Pulse, parts: Streaming) -> None:
@@ -184,6 +215,8 @@ async def _query(pulse: Pulse, parts: Streaming) -> None:
 
 
 _DUTIES: dict[str, Callable[[Pulse, Streaming], Coroutine[Any, Any, None] | Awaitable[None]]] = {
+    RECEIVE: _receive,
+    "connect": _connect,
     "ingest": _ingest,
     "structure": _structure,
     "index": _index,

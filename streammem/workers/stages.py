@@ -20,7 +20,7 @@ from streammem.core.identifiers import Rules
 from streammem.errors import RejectedError
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
-from streammem.flows.ingest import ingest
+from streammem.flows.ingest import Forbidden, ingest
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.structure import grow
 from streammem.ports import Embedder, LogReader, LogWriter, StructureStore, VectorIndex
@@ -85,8 +85,8 @@ def _shortened(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------- ingest
 
 
-def ingesting(log: LogWriter) -> Stage:
-    """Records of the input topics to the log."""
+def ingesting(log: LogWriter, forbidden: Forbidden) -> Stage:
+    """Records of the input topics to the log, but for those about what is forgotten: nothing of them is kept."""
 
     async def stage(records: Many[Received]) -> Done:
         usable: list[tuple[Received, Event]] = []
@@ -96,24 +96,24 @@ def ingesting(log: LogWriter) -> Stage:
                 usable.extend((record, event) for event in read_event(record))
             except RejectedError as error:
                 refused.append(dead_letter("ingest", record, Refusal(reason=error.reason, detail=error.detail)))
-        refusals = await _appended([event for _, event in usable], log)
+        refusals = await _appended([event for _, event in usable], log, forbidden)
         refused.extend(dead_letter("ingest", usable[refusal.place][0], refusal) for refusal in refusals)
         return Done(len(records) - len(refused), tuple(refused))
 
     return stage
 
 
-async def _appended(found: Many[Event], log: LogWriter, place: int = 0) -> list[Refusal]:
+async def _appended(found: Many[Event], log: LogWriter, forbidden: Forbidden, place: int = 0) -> list[Refusal]:
     """Append events, the first of which stands at `place`; one that the log itself refuses does not stop the others."""
     try:
-        done = await ingest(found, log)
+        done = await ingest(found, log, forbidden)
     except RejectedError as error:
         if len(found) == 1:
             return [Refusal(reason=error.reason, detail=error.detail, place=place)]
         half = len(found) // 2
         return [
-            *await _appended(found[:half], log, place),
-            *await _appended(found[half:], log, place + half),
+            *await _appended(found[:half], log, forbidden, place),
+            *await _appended(found[half:], log, forbidden, place + half),
         ]
     return [msgspec.structs.replace(refusal, place=place + refusal.place) for refusal in done.refusals]
 

@@ -19,6 +19,8 @@ from streammem.workers.run import ROLES
 
 LATE = 60.0
 """Seconds behind from which a role counts as unhealthy."""
+OPTIONAL = frozenset({"connect"})
+"""Roles that are told of only where they run, or should: no raw payloads, no `connect`."""
 
 
 class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,9 @@ async def standing(parts: Streaming, roles: Many[str] = ROLES) -> Status:
     (topics, kafka), (store, redis), vectors = outcomes
     stores = {"kafka": kafka, "redis": redis, "vectors": vectors}
     beats: list[Beat] = store.get("beats", [])
-    by_role = tuple(role_status(role, topics.get("lags", {}).get(role, (0, 0.0)), beats) for role in roles)
+    lags = topics.get("lags", {})
+    every = (role_status(role, lags.get(role, (0, 0.0)), beats) for role in roles)
+    by_role = tuple(role for role in every if roles != ROLES or not _idle(role))
     return Status(
         problems=tuple(problems(by_role, stores, topics.get("missing", ()))),
         roles=by_role,
@@ -69,6 +73,11 @@ async def standing(parts: Streaming, roles: Many[str] = ROLES) -> Status:
         dead_letters=topics.get("dead_letters", 0),
         position={"log": topics.get("end", {}), **store.get("applied", {})},
     )
+
+
+def _idle(role: RoleStatus) -> bool:
+    """Whether this is a role that not every memory has, with nothing to do for it."""
+    return role.role in OPTIONAL and not role.processes and not role.behind
 
 
 def role_status(role: str, lag: tuple[int, float], beats: Iterable[Beat]) -> RoleStatus:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from streammem import settings as configuration
 from streammem.backends.kafka import AIOKafkaProducer, Connection
 from streammem.backends.kafka_topics import KafkaTopics
 from streammem.cli import app
+from streammem.core.topics import TOPICS
 from streammem.wiring.stream import open_streaming
 from streammem.workers.run import ROLES
+from streammem.workers.status import OPTIONAL
 from tests.cli.conftest import Cli, slack_files, write_zip
 from tests.cli.stream_setting import needs_no_model, settings_of, start
 from tests.servers import redis_server
@@ -98,9 +101,9 @@ def test_where_there_are_no_topics_every_command_names_the_mend(  # noqa: PLR091
 def test_topics_are_made_once_and_described_as_missing_before(cli: Cli, set_: Set, kafka: str) -> None:
     set_(kafka)
     before = cli("topics", "describe")
-    assert (before.status, before.out.count("MISSING: run `streammem topics create`")) == (1, 6)
+    assert (before.status, before.out.count("MISSING: run `streammem topics create`")) == (1, len(TOPICS))
     made = cli("topics", "create", "--json")
-    assert (made.status, [topic["created"] for topic in made.json]) == (0, [True] * 6)
+    assert (made.status, [topic["created"] for topic in made.json]) == (0, [True] * len(TOPICS))
     assert cli("topics", "describe").status == 0
     assert "replication" in cli("topics", "create", "--replication", 3).err + cli("topics", "describe", "--json").out
 
@@ -120,7 +123,8 @@ def test_status_where_nothing_runs_says_what_to_start_and_leaves_no_mark(
     create(kafka, kafka_prefix)
     found = cli("status", "--json")
     assert (found.status, found.json["healthy"]) == (1, False)
-    assert found.json["problems"] == [f"no process works as {role}: start `streammem worker {role}`" for role in ROLES]
+    needed = [role for role in ROLES if role not in OPTIONAL]
+    assert found.json["problems"] == [f"no process works as {role}: start `streammem worker {role}`" for role in needed]
     with Redis.from_url(redis_url) as redis:
         assert redis.get(f"{named['STREAMMEM_REDIS__PREFIX']}:card") is None  # another k may still be chosen
     assert "there is no role 'cook'" in cli("status", "--role", "cook").error
@@ -183,7 +187,10 @@ def test_an_unknown_role_is_refused_with_those_that_there_are(cli: Cli, set_: Se
     set_()
     ended = cli("worker", "index", "cook")
     assert ended.status == 2
-    assert "there is no role 'cook': it can be ingest, structure, index, summarize, query or all" in ended.error
+    assert (
+        "there is no role 'cook': it can be receive, connect, ingest, structure, index, summarize, query or all"
+        in ended.error
+    )
     assert cli("worker").status == 2
 
 
@@ -205,6 +212,24 @@ def test_a_worker_where_there_are_no_topics_names_the_mend(
     assert worker.ended() == 1
     assert f"topics are missing: {kafka_prefix}chat.messages.v1" in error_of(worker.lines)
     assert "run `streammem topics create`" in error_of(worker.lines)
+
+
+def test_a_receiver_listens_without_redis_and_is_not_one_of_all(set_: Set, kafka: str, kafka_prefix: str) -> None:
+    create(kafka, kafka_prefix)
+    named = set_(kafka, RECEIVE__PORT="0", RECEIVE__SLACK_SIGNING_SECRET="shh-secret")
+    worker = start(named, "receive")
+    worker.says('"event": "listens"')
+    assert worker.end() == 0
+    assert not [line for line in worker.lines if "shh-secret" in line or "Traceback" in line]
+    assert "receive" not in ROLES
+
+
+def test_a_receiver_whose_address_is_taken_ends_with_one_line(set_: Set, kafka: str, kafka_prefix: str) -> None:
+    create(kafka, kafka_prefix)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        worker = start(set_(kafka, RECEIVE__PORT=str(taken.getsockname()[1])), "receive")
+        assert worker.ended() == 1
+    assert "STREAMMEM_RECEIVE__PORT" in error_of(worker.lines)
 
 
 @pytest.mark.parametrize("made", ["k", "version"])

@@ -15,6 +15,7 @@ import pytest
 
 from streammem.backends.kafka import AIOKafkaProducer
 from streammem.cli import app
+from streammem.core.topics import TOPICS
 from streammem.records import DeadLetter
 from streammem.workers.run import ROLES
 from tests.cli.conftest import GENERAL, Cli, Ended, slack_files, write_zip
@@ -108,13 +109,13 @@ def until(check: Any, seconds: float = 30.0) -> Any:
 def test_topics_that_are_there_are_left_alone(typed: Cli) -> None:
     again = typed("topics", "create")
     assert (again.status, again.err) == (0, "")
-    assert [line.split()[1:] for line in again.out.splitlines()[1:]] == [["was", "there"]] * 6
+    assert [line.split()[1:] for line in again.out.splitlines()[1:]] == [["was", "there"]] * len(TOPICS)
     assert {topic["created"] for topic in typed("topics", "create", "--json").json} == {False}
 
 
 def test_topics_that_are_otherwise_are_told(typed: Cli) -> None:
     said = typed("topics", "create", "--partitions", 3)
-    assert said.out.count("was there: 2 partitions instead of 3") == 6
+    assert said.out.count("was there: 2 partitions instead of 3") == len(TOPICS)
 
 
 def test_topics_are_described_with_what_is_in_them(stream: Stream, typed: Cli, imported: Any) -> None:

@@ -428,3 +428,30 @@ async def test_a_file_from_before_erasure_takes_marks(tmp_path, verb):
     assert await store.forbidden([A.uid]) == ({A.uid} if verb == "forbid" else set())
     assert await store.sizes([GENERAL]) == [int(verb == "forbid")]
     store.close()
+
+
+async def test_a_sweep_forgets_the_names_of_trees_without_leaves_and_no_other(store):
+    await store.enter([Entry(GENERAL, A), Entry(ANN, A), Entry(DOC, A), Entry(GENERAL, B)])
+    await store.redact([(GENERAL, A), (DOC, A), (ANN, A)])
+    await store.withdraw([(DOC, A.uid), (ANN, A.uid), (GENERAL, A.uid)])
+    await store.sweep()
+    kept, gone, ann = await store.redactions([GENERAL, DOC, ANN])
+    assert (kept, gone, ann) == ((Redaction(A, 1),), (), ())
+    assert (await store.counts())["redactions"] == 1
+    await store.enter([Entry(DOC, B)])
+    await store.redact([(DOC, B)])
+    assert await store.redactions([DOC]) == [(Redaction(B, 1),)]
+
+
+async def test_numbers_of_swept_sequences_do_not_come_again(tmp_path):
+    store = SqliteStructure(tmp_path / "structure.sqlite")
+    await store.enter([Entry(GENERAL, A), Entry(DOC, A)])
+    await store.withdraw([(DOC, A.uid)])
+    await store.sweep()
+    store.write_anew()
+    await store.enter([Entry(ANN, A)])
+    store.close()
+    again = SqliteStructure(tmp_path / "structure.sqlite", create=False)
+    assert await again.sequences("W") == sorted([GENERAL, ANN])
+    assert b"DOC-1" not in (tmp_path / "structure.sqlite").read_bytes()
+    again.close()

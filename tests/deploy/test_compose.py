@@ -36,9 +36,19 @@ def test_redis_and_qdrant_are_on_an_inner_network_only() -> None:
     }
 
 
-@pytest.mark.parametrize("role", files.ROLES)
+@pytest.mark.parametrize("role", files.READERS)
 def test_workers_reach_nothing_but_the_servers(role: str) -> None:
     assert files.services()[role]["networks"] == ["stores"]
+    assert "ports" not in files.services()[role]
+
+
+def test_the_receiver_is_reached_where_it_listens() -> None:
+    settings = files.environment(files.DEPLOY / "compose.env")
+    assert settings["STREAMMEM_RECEIVE__HOST"] == "0.0.0.0"
+    assert files.services()["receive"]["networks"] == ["outside"]
+    assert "outside" in files.services()["kafka"]["networks"]
+    (port,) = files.services()["receive"]["ports"]
+    assert port.rpartition(":")[2] == settings["STREAMMEM_RECEIVE__PORT"]
 
 
 @pytest.mark.parametrize("name", files.services())
@@ -63,7 +73,7 @@ def test_servers_keep_their_data_and_say_when_they_are_ready(name: str) -> None:
 @pytest.mark.parametrize("role", files.ROLES)
 def test_workers_start_when_the_servers_are_ready_and_the_topics_are_there(role: str) -> None:
     waited = {name: wait["condition"] for name, wait in files.services()[role]["depends_on"].items()}
-    assert {"kafka", "redis", "topics"} <= set(waited)
+    assert {"kafka", "topics"} | ({"redis"} if role in files.READERS else set()) <= set(waited)
     for name, condition in waited.items():
         once = name in {"topics", "model"}
         assert condition == ("service_completed_successfully" if once else "service_healthy")

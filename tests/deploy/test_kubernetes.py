@@ -70,6 +70,21 @@ def test_no_secret_is_among_the_manifests() -> None:
     assert "Secret" not in {thing["kind"] for thing in files.objects()}
 
 
+def test_only_the_receiver_is_reached_and_only_by_its_port_and_it_reaches_no_store() -> None:
+    policies = {
+        thing["metadata"]["name"]: thing["spec"] for thing in files.objects() if thing["kind"] == "NetworkPolicy"
+    }
+    assert [name for name, spec in policies.items() if spec.get("ingress")] == ["streammem-receive"]
+    port = int(files.environment(files.DEPLOY / "kubernetes" / "settings.env")["STREAMMEM_RECEIVE__PORT"])
+    (reached,) = policies["streammem-receive"]["ingress"]
+    assert [each["port"] for each in reached["ports"]] == [port]
+    (container,) = files.pods()["receive"]["containers"]
+    assert [each["containerPort"] for each in container["ports"]] == [port]
+    for name in ("streammem-redis", "streammem-qdrant"):
+        _, component = policies[name]["podSelector"]["matchExpressions"]
+        assert "receive" not in component["values"]
+
+
 def test_only_the_roles_that_work_with_vectors_reach_qdrant() -> None:
     (policy,) = [thing for thing in files.objects() if thing["metadata"]["name"] == "streammem-qdrant"]
     _, component = policy["spec"]["podSelector"]["matchExpressions"]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from streammem.core.topics import TOPICS, Topic
+from streammem.core.topics import RAW, TOPICS, USES, Topic
 from streammem.settings import KafkaSettings
 from streammem.workers.loop import group_of
 from tests.deploy import files
 
 MILLISECONDS = {"h": 3_600_000, "d": 86_400_000}
-TRUSTED = {"exporter", "asker", "operator"}
+OUTSIDE = {"bridge", "exporter", "asker", "operator"}
 
 
 def may(operation: str, topic: str) -> set[str]:
@@ -27,7 +27,7 @@ def retention(text: str) -> int | None:
 
 def roles_in(text: str) -> set[str]:
     """The roles that a topic's writers or readers name."""
-    return set(files.ROLES) if "every role" in text else set(re.findall(r"\w+", text)) & set(files.ROLES)
+    return set(files.READERS) if "every role that reads" in text else set(re.findall(r"\w+", text)) & set(files.ROLES)
 
 
 def test_the_list_of_topics_is_the_one_that_is_created() -> None:
@@ -44,14 +44,14 @@ def test_topics_are_kept_as_the_list_says(topic: Topic) -> None:
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.short)
 def test_roles_may_write_and_read_what_they_do_write_and_read(topic: Topic) -> None:
-    assert may("write", topic.name) - TRUSTED == roles_in(topic.writers)
-    assert may("read", topic.name) - TRUSTED == roles_in(topic.readers)
+    assert may("write", topic.name) - OUTSIDE == roles_in(topic.writers)
+    assert may("read", topic.name) - OUTSIDE == roles_in(topic.readers)
 
 
 def test_each_role_may_join_its_own_group_and_no_other() -> None:
     principals = files.topics()["principals"]
     assert {name: rights["group"] for name, rights in principals.items() if "group" in rights} == {
-        role: group_of("", role) for role in files.ROLES
+        role: group_of("", role) for role in files.READERS
     }
 
 
@@ -60,6 +60,17 @@ def test_who_may_write_what_would_be_believed() -> None:
     assert may("write", "memory.queries.v1") == {"asker"}
     assert may("write", "memory.answers.v1") == {"query"}
     assert may("read", "memory.answers.v1") == {"asker"}
+
+
+@pytest.mark.parametrize("name", ["receive", "bridge"])
+def test_who_brings_raw_payloads_adds_them_and_does_nothing_else(name: str) -> None:
+    assert files.topics()["principals"][name] == {"write": [topic.name for topic in RAW]}
+
+
+@pytest.mark.parametrize("role", files.ROLES)
+def test_a_role_may_read_or_write_each_topic_that_it_uses(role: str) -> None:
+    rights = files.topics()["principals"][role]
+    assert {*rights.get("read", ()), *rights.get("write", ())} == {topic.name for topic in USES[role]}
 
 
 def test_exporters_write_the_input_and_read_nothing() -> None:

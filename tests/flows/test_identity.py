@@ -135,6 +135,24 @@ async def test_a_channel_that_becomes_private_under_a_new_id_is_hidden_at_once()
     assert (answer.evidence, answer.headers) == ((), ())
 
 
+# ------------------------------------------------------------------------------------------------------------ guests
+
+
+async def test_a_guest_reads_only_the_channels_that_it_is_a_member_of() -> None:
+    world = World()
+    guest = UserEvent(workspace="w", id="eve", name="Eve", kind="external", version="1")
+    joined = MembershipEvent(workspace="w", channel="d", user="eve", version="1")
+    told = [said(str(n), f"the plan is {n}", channel="cd"[n % 2]) for n in range(8)]
+    await world.tell([public("c"), public("d"), guest, joined, *told])
+    answer = await world.ask("the plan", asker="eve")
+    assert {e.channel for e in answer.evidence} == {"d"}
+    assert answer.headers == ()
+    assert answer.hidden_channels == 1
+    assert {e.channel for e in (await world.ask("the plan", asker="ana")).evidence} == {"c", "d"}
+    await world.tell([tied("user", "eve", "zoe"), user("zoe", "Zoe")])
+    assert {e.channel for e in (await world.ask("the plan", asker="eve")).evidence} == {"c", "d"}
+
+
 # --------------------------------------------------------------------------------------------------- single attributes
 
 

@@ -517,9 +517,9 @@ def test_two_summarisers_at_the_same_time_never_work_at_one_sequence_and_end_as_
                 await asyncio.sleep(0)
                 return await own(marks)
 
-            async def slowly(own: Any, *asked: Any) -> Any:
+            async def slowly(own: Any, *asked: Any, **named: Any) -> Any:
                 await asyncio.sleep(0)
-                found = await own(*asked)
+                found = await own(*asked, **named)
                 await asyncio.sleep(0)
                 return found
 

@@ -49,7 +49,9 @@ DEEP = GOOD[:-1] + b',"more":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 async def taken(*values: bytes | None, log: Any = None, **rest: Any) -> tuple[list[Event], tuple[DeadLetter, ...]]:
     """What a batch leaves in the log, and what it refuses."""
     log = log or MemoryLog()
-    done = await ingesting(log, MemoryStructure().forbidden)([record(value, n, **rest) for n, value in enumerate(values)])
+    done = await ingesting(log, MemoryStructure().forbidden)(
+        [record(value, n, **rest) for n, value in enumerate(values)]
+    )
     assert done.handled + len(done.refused) == len(values)
     return [entry.event for entry in await log.read({}, 1000)], done.refused
 
@@ -128,7 +130,9 @@ async def test_the_key_of_an_input_record_does_not_matter(key: bytes | None) -> 
 
 async def test_what_is_kept_says_where_and_when_it_came() -> None:
     log = MemoryLog()
-    await ingesting(log, MemoryStructure().forbidden)([record(GOOD, 17, partition=3), record(changed(said("2", "b")), 18, partition=3)])
+    await ingesting(log, MemoryStructure().forbidden)(
+        [record(GOOD, 17, partition=3), record(changed(said("2", "b")), 18, partition=3)]
+    )
     marks = [entry.event.ingest for entry in await log.read({}, 10)]
     assert [m.origin for m in marks if m] == ["chat.messages.v1/3@17", "chat.messages.v1/3@18"]
     assert {events.micros(m.received_at) for m in marks if m and m.received_at} == {NOW}
