@@ -71,9 +71,12 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "erasure": (("mark TEXT",), ()),
 }
 
-_UNNAMED = "DELETE FROM sequence WHERE number NOT IN ({})".format(
-    " UNION ".join(f"SELECT sequence FROM {table}" for table in ("entry", "due", "redaction", "summary"))
+_UNNAMED = """
+DELETE FROM sequence WHERE number NOT IN (
+  SELECT sequence FROM entry UNION SELECT sequence FROM due UNION SELECT sequence FROM redaction
+  UNION SELECT sequence FROM summary
 )
+"""
 """Drops the names of sequences that nothing is kept of."""
 
 _pack = msgspec.msgpack.Encoder().encode

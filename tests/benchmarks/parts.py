@@ -19,7 +19,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from streammem import open_memory  # noqa: E402
-from streammem.backends.memory import MemoryStructure
+from streammem.backends.memory import MemoryStructure  # noqa: E402
 from streammem.backends.sqlite import SqliteLog, SqliteStructure  # noqa: E402
 from streammem.connectors import Report, jsonl  # noqa: E402
 from streammem.core.identifiers import DEFAULT_RULES  # noqa: E402

@@ -12,7 +12,7 @@ from streammem.connectors.slack import export as slack_export
 from streammem.core.events import TEXT_LIMIT
 from streammem.core.registers import number
 from streammem.errors import SourceError
-from streammem.records import GroupEvent
+from streammem.records import GroupEvent, MembershipEvent, UserEvent
 from tests.benchmarks import slack_export as slack_benchmark
 from tests.connectors.sources import CHANNELS, USERS, drawn, said, zipped
 
