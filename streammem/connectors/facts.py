@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from streammem.connectors.fields import Row, count_of, rows_of, text_of, texts_of
+from streammem.core.events import moment
 from streammem.core.registers import number
+from streammem.errors import RejectedError
 from streammem.records import ReactionEvent
 
 _SECONDS = re.compile(r"\d{1,20}(?:\.\d{1,9})?")
@@ -27,6 +30,14 @@ def _seconds(value: Any) -> str:
     if int(whole) >= _MILLISECONDS_FROM:  # `updated` of a channel is in ms, `created` in s
         return f"{int(whole) // 1000}.{int(whole) % 1000:03d}"
     return f"{int(whole)}.{fraction}" if fraction else str(int(whole))
+
+
+def moment_of_ms(milliseconds: int) -> datetime:
+    """The time of a count of milliseconds since 1970. Raises RejectedError for one that no calendar has."""
+    try:
+        return moment(milliseconds * 1000)
+    except OverflowError:
+        raise RejectedError("bad-timestamp", f"{milliseconds} ms is no time") from None
 
 
 def offset_name(seconds: Any) -> str | None:

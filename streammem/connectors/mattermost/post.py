@@ -15,10 +15,9 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Literal
 
-from streammem.connectors.facts import version_of
+from streammem.connectors.facts import moment_of_ms, version_of
 from streammem.connectors.fields import Row, as_row, count_of, rows_of, text_of, words_of
 from streammem.connectors.json_rows import loads
-from streammem.connectors.jsonl_rows import time_of
 from streammem.connectors.markdown import Reading, card, fields_of, kind_of_file
 from streammem.connectors.mattermost.directory import Known
 from streammem.connectors.mattermost.text import read
@@ -94,7 +93,7 @@ def _message(row: Row, place: Place, parent: str, origin: str) -> MessageEvent:
         channel=place.channel,
         id=name,
         version=str(count_of(row, "edit_at")) if edited else "0",
-        ts=time_of(count_of(row, "create_at")),
+        ts=moment_of_ms(count_of(row, "create_at")),
         edited_at=edited,
         kind=kind,
         subtype=text_of(row, "type") or None,
@@ -114,7 +113,7 @@ def edited_of(row: Row) -> datetime | None:
     """When the words were last changed."""
     at = count_of(row, "edit_at")
     try:
-        return time_of(at) if at else None
+        return moment_of_ms(at) if at else None
     except RejectedError:
         return None
 
