@@ -44,18 +44,23 @@ class Account:
     def __enter__(self) -> Self:
         if self._rejects is not None:
             try:
-                self._file = self._rejects.open("wb")
+                self._file = self._rejects.open("wb", buffering=0)
             except OSError as error:
-                raise SettingsError(f"cannot write --rejects {self._rejects}: {error.strerror}") from None
+                raise self._unwritable(error) from None
         return self
+
+    def _unwritable(self, error: OSError) -> SettingsError:
+        return SettingsError(f"cannot write --rejects {self._rejects}: {error.strerror}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended = time.monotonic()
         if kind is None:
             self.report.miss_days()
-        self._take(self.report.take_refusals())
-        if self._file is not None:
-            self._file.close()
+        try:
+            self._take(self.report.take_refusals())
+        finally:
+            if self._file is not None:
+                self._file.close()
 
     def count(self, events: Iterable[Event]) -> Iterator[Event]:
         """Pass events on, counting the messages among them."""
@@ -81,7 +86,10 @@ class Account:
             if len(kept) < EXAMPLES:
                 kept.append(refusal)
             if self._file is not None:
-                self._file.write(msgspec.json.encode(refusal) + b"\n")
+                try:
+                    self._file.write(msgspec.json.encode(refusal) + b"\n")
+                except OSError as error:
+                    raise self._unwritable(error) from None
 
     @property
     def seconds(self) -> float:

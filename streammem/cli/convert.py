@@ -8,7 +8,6 @@ from streammem.cli import shown
 from streammem.cli.account import Account
 from streammem.cli.opening import JsonOption
 from streammem.cli.progress import Progress, duration
-from streammem.cli.running import run
 from streammem.cli.source import (
     ChannelOption,
     DomainOption,
@@ -19,6 +18,7 @@ from streammem.cli.source import (
     Source,
     WorkspaceOption,
 )
+from streammem.errors import SettingsError
 
 
 def convert(
@@ -41,9 +41,10 @@ def convert(
     streammem import jsonl events.jsonl --memory team
     """  # noqa: D301 - click wants the backspace
     source = Source(format_, path, workspace, channel, domain)
+    source.spare(rejects)
     account = Account(source.report, rejects)
     with account:
-        run(_convert(source, account))
+        _convert(source, account)
     if as_json:
         told = {"source": str(path), "format": source.format, **account.to_json()}
         sys.stderr.write(shown.as_json(told) + "\n")
@@ -54,14 +55,25 @@ def convert(
     return 0
 
 
-async def _convert(source: Source, account: Account) -> None:
+def _convert(source: Source, account: Account) -> None:
     from streammem.core.events import encode
 
-    out = sys.stdout.buffer
     with Progress({"read": "reading"}) as progress:
         for event in account.count(source.events()):
-            out.write(encode(event) + b"\n")
+            _put(encode(event) + b"\n")
             account.accepted += 1
             progress("read", 1)
             progress.expect("read", account.whole(account.accepted))
-    out.flush()
+    _put(b"")
+
+
+def _put(line: bytes) -> None:
+    """Write a line; nothing stands for the end."""
+    try:
+        sys.stdout.buffer.write(line)
+        if not line:
+            sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise  # who reads has read enough
+    except OSError as error:
+        raise SettingsError(f"cannot write to standard output: {error.strerror}") from None

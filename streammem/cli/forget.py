@@ -29,7 +29,9 @@ Agree = Callable[["Forgotten"], bool]
 def forget(
     message: Annotated[
         list[str] | None,
-        typer.Option("--message", metavar="ID", help="A message, by its id or workspace/channel/id. May be repeated."),
+        typer.Option(
+            "--message", metavar="ID", help="A message, by its id, permalink or workspace/channel/id. May be repeated."
+        ),
     ] = None,
     user: Annotated[
         list[str] | None,
@@ -50,6 +52,7 @@ def forget(
     Afterwards everything is searched for traces; any that is found ends this with status 1. What was forgotten never
     comes back: a later import of the same export leaves it out. In a stream the input topics drop it when their time
     is over: the proof says when. Messages of others that mention a forgotten person are theirs, and stay.
+    Cut short, it can be done again by the ids that it tells; a name may be forgotten by then.
 
     \b
     streammem forget --message 1704190000.000100 --memory team
@@ -63,7 +66,10 @@ def forget(
     named = (workspace or "", message or [], user or [])
 
     def agree(wanted: Forgotten) -> bool:
-        return not (dry_run or prove) and _agreed(wanted, sure=yes)
+        agreed = not (dry_run or prove) and _agreed(wanted, sure=yes)
+        if agreed:
+            shown.say(f"forgetting {_summed_up(wanted)}")
+        return agreed
 
     work = (
         _forget_distributed(named, agree, prove, settings)
@@ -74,7 +80,7 @@ def forget(
     if as_json:
         shown.put_json(_told(wanted, traces))
     else:
-        _put(wanted, traces)
+        _put(wanted, traces, prove=prove)
     return FAILED if traces is not None and traces.total else 0
 
 
@@ -103,18 +109,30 @@ def _told(wanted: Forgotten, traces: Traces | None) -> dict[str, object]:
     }
 
 
-def _put(wanted: Forgotten, traces: Traces | None) -> None:
-    shown.put_counts("To forget" if traces is None else "Forgotten", {"what": _summed_up(wanted)})
+def _put(wanted: Forgotten, traces: Traces | None, *, prove: bool) -> None:
+    what = {"what": _summed_up(wanted)}
     if traces is None:
+        shown.put_counts("To forget", what)
         return
-    found = {name: count for name, count in msgspec.to_builtins(traces).items() if name not in ("mentions", "topics")}
+    shown.put_counts("Searched for", what) if prove else shown.put_counts(
+        "Forgotten", {**what, "entries of the log": wanted.entries}
+    )
+    found = {
+        name: count
+        for name, count in msgspec.to_builtins(traces).items()
+        if name not in ("mentions", "copies", "topics")
+    }
     shown.put_counts("Traces left", {name: "not searched" if n is None else n for name, n in found.items()})
     if traces.mentions:
-        shown.put_counts("Messages of others that name them", {"mentions": traces.mentions})
+        shown.put_counts("Messages of others that mention them", {"mentions": traces.mentions})
+    if traces.copies:
+        passed_on = {str(number): f"--message {uid}" for number, uid in enumerate(traces.copies, 1)}
+        shown.put_counts("Messages of others that pass it on (name them to forget them too)", passed_on)
     if traces.topics:
         shown.put_counts("Waiting for the end of their topic's time", traces.topics)
     if traces.total:
-        shown.say("error: traces are left: run the same command again")
+        named = [f"--user {shown.line(user)}" for user in wanted.users] or ["the same --message"]
+        shown.say(f"error: traces are left: forget it (again), with {' '.join(named)}")
 
 
 Named = tuple[str, list[str], list[str]]

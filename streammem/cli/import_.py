@@ -65,14 +65,16 @@ def import_(
     """  # noqa: D301 - click wants the backspace
     settings = opening.settings()
     source = Source(format_, path, workspace, channel, domain)
+    source.spare(rejects)
     account = Account(source.report, rejects)
     opening.one_of(memory, to is not None, "--to kafka")
     position = ""
     with account:
+        events = _begun(source.events())
         if memory is None:
-            position = run(_produce(source, account, settings))
-        else:
-            run(_import(source, account, memory, settings))
+            position = run(_produce(events, account, settings))
+        elif events is not None:  # a source without anything leaves no memory behind
+            run(_import(events, account, memory, settings))
     if as_json:
         where = {"memory": str(memory)} if memory else {"to": "kafka", "position": position}
         shown.put_json({"source": str(path), "format": source.format, **where, **account.to_json()})
@@ -82,17 +84,22 @@ def import_(
     return 0
 
 
-async def _import(source: Source, account: Account, path: Path, settings: Settings) -> None:
-    events = source.events()
-    first = next(events, None)  # before a memory is made: a source without anything leaves none behind
-    if first is None:
-        return
+def _begun(events: Iterator[Event]) -> Iterator[Event] | None:
+    """The events with the first one drawn; None when there are none.
+
+    Reading may take long before its first event, and outside of an event loop Ctrl-C stops it at once.
+    """
+    first = next(events, None)
+    return None if first is None else itertools.chain([first], events)
+
+
+async def _import(events: Iterator[Event], account: Account, path: Path, settings: Settings) -> None:
     with Progress(opening.IMPORTING) as progress:
         async with opening.open_(path, settings, create=True, progress=progress) as memory:
-            await load(memory, itertools.chain([first], events), account, progress)
+            await load(memory, events, account, progress)
 
 
-async def _produce(source: Source, account: Account, settings: Settings) -> str:
+async def _produce(events: Iterator[Event] | None, account: Account, settings: Settings) -> str:
     """Send everything to the input topics; return the position to wait for."""
     from streammem.wiring import stream
 
@@ -100,7 +107,7 @@ async def _produce(source: Source, account: Account, settings: Settings) -> str:
     position = ""
     try:
         with Progress({"read": "producing"}) as progress:
-            async for done in exchange.produce(account.count(source.events())):
+            async for done in exchange.produce(account.count(events or ())):
                 account.accepted = done.count
                 progress.acknowledge(done.count)
                 progress("read", done.count - progress.done("read"))

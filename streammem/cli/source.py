@@ -54,6 +54,15 @@ ListOption = Annotated[
 ]
 
 
+def _open(path: Path) -> None:
+    """Raise what keeps every format from being read: nothing there, a password, damage, no room."""
+    from streammem.connectors import Report
+    from streammem.connectors.archive import opened
+
+    with opened(path, Report(), single=True):
+        pass
+
+
 class Source:
     """An export about to be read."""
 
@@ -67,12 +76,23 @@ class Source:
             known = ", ".join(CONNECTORS)
             if format_ != "auto":
                 raise SettingsError(f"there is no format {format_!r}: it can be {known} or auto")
-            what = "no known format" if path.exists() else "no such file or folder"
-            raise SourceError(f"{path}: {what} (known are {known}; streammem import --list-formats tells what each is)")
+            _open(path)
+            raise SourceError(
+                f"{path}: no known format (known are {known}; streammem import --list-formats tells what each is)"
+            )
         self.path = path
         self.report: Report = Report()
         self._read = CONNECTORS[self.format].read
         self._given = Given(workspace=workspace or "", channel=channel or "", domain=domain or "")
+
+    def spare(self, rejects: Path | None) -> None:
+        """Refuse to write refusals over the export, or into it, where they would be read as a part of it."""
+        if rejects is None:
+            return
+        here, there = self.path.resolve(), rejects.resolve()
+        is_same = rejects.is_file() and self.path.is_file() and rejects.samefile(self.path)
+        if is_same or here in (there, *there.parents):
+            raise SettingsError(f"--rejects {rejects} would be written into the export {self.path}: name another place")
 
     def events(self) -> Iterator[Event]:
         """Draw the events; the first one raises SourceError when the source cannot be read at all."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from streammem.connectors import csv_rows, gitter, jsonl, kafka_records
+from streammem.connectors.archive import settled
 from streammem.connectors.connector import Connector, Given, Payloads
 from streammem.connectors.discord import export as discord
 from streammem.connectors.matrix import payloads as matrix
@@ -22,6 +23,7 @@ from streammem.connectors.slack import payloads as slack
 from streammem.connectors.teams import payloads as teams
 from streammem.connectors.teams import tenant_export
 from streammem.connectors.zulip import export as zulip
+from streammem.errors import SourceError
 
 __all__ = ["ALIASES", "CONNECTORS", "Connector", "Gap", "Given", "Payloads", "Report", "recognise"]
 
@@ -61,4 +63,8 @@ ALIASES: Mapping[str, str] = MappingProxyType({"rocketchat": "rocketchat-mongo",
 
 def recognise(path: Path) -> str | None:
     """The name of the connector for a path; None when no connector knows it."""
-    return next((name for name, connector in CONNECTORS.items() if connector.recognises(path)), None)
+    try:
+        with settled(path) as place:
+            return next((name for name, connector in CONNECTORS.items() if connector.recognises(place)), None)
+    except SourceError:
+        return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -19,7 +20,7 @@ from streammem.connectors.archive import Archive, Entry, opened
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.csv_table import Table, Text, folded, table
 from streammem.connectors.json_rows import loads
-from streammem.connectors.jsonl_rows import Convert, Reader, time_of
+from streammem.connectors.jsonl_rows import SPEAKING_OF_AUDIENCE, Convert, Reader, time_of
 from streammem.connectors.report import Report
 from streammem.core.events import micros
 from streammem.errors import RejectedError, SourceError
@@ -57,7 +58,8 @@ _MESSAGES: _Columns = {
     "edited_at": ("editedat", "edited", "lasteditedat", "editat", "edittime"),
     "version": ("version",),
     "kind": ("kind", "messagetype", "type"),
-    "type": ("channeltype", "visibility", "type"),
+    "channel_type": ("channeltype", "visibility"),
+    "type": ("type",),
     "private": ("private", "isprivate"),
     "role": ("role",),
     "ws": ("ws", "workspace", "tenant", "team", "server", "guild"),
@@ -84,7 +86,6 @@ _CHANNELS: _Columns = {
     "ws": _MESSAGES["ws"],
 }
 _LISTS = frozenset({"mentions", "aliases", "members"})
-_YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
@@ -102,6 +103,8 @@ def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
             given_channel=given.channel,
             source_format="csv",
         )
+        for file in files:
+            _learn(file, reader)
         for file in files:
             yield from _events(file, path, archive.origin(file.entry), reader)
             report.entries_done += 1
@@ -137,14 +140,8 @@ def _files(archive: Archive, path: Path, report: Report) -> list[_File]:
     found = [file for entry in archive.entries if (file := _file(entry, alone=archive.is_file))]
     if not any(file.holds == "message" for file in found):
         raise SourceError(f"{path}: no table of messages; expected {EXPECTED}")
-    report.skipped["not-a-table"] += len(archive.entries) - len(found)
-    report.skipped = +report.skipped
-    for file in found:
-        if file.entry.swollen:
-            report.reject("too-large", f"unpacks to {file.entry.size} bytes", archive.origin(file.entry))
+    archive.taken([file.entry for file in found], report, "not-a-table")
     files = [file for file in found if not file.entry.swollen]
-    report.entries_total += len(files)
-    report.bytes_total += sum(file.entry.size for file in files)
     return sorted(files, key=lambda file: (("user", "channel", "message").index(file.holds), file.entry.name))
 
 
@@ -182,10 +179,23 @@ def _events(file: _File, path: Path, origin: str, reader: Reader) -> Iterator[Ev
                 partial(_stated, row, convert, reader, f"{origin}#{number}"), f"{origin}#{number}"
             )
     except EOFError as error:
-        report.reject("truncated-file", str(error), f"{origin}#{number + 1}")
-        report.gap("truncated-file", origin)
+        report.cut_short(str(error), f"{origin}#{number + 1}", origin)
     if text.mended:
         report.notes.append(f"{origin}: {text.mended} lines are not UTF-8 and were read as Windows-1252")
+
+
+def _learn(file: _File, reader: Reader) -> None:
+    """Show the reader all rows that may say who reads their channel, so that the order of rows changes nothing."""
+    try:
+        found = _table(file, Text(file.entry))
+        placed = _placed(found.header, file.columns)
+        if file.holds != "message" or reader.has_channels or placed.keys().isdisjoint(SPEAKING_OF_AUDIENCE):
+            return
+        for _, cells in found.rows:
+            with suppress(RejectedError):
+                reader.learn(_row(cells, placed, len(found.header)))
+    except EOFError:
+        return  # what is lost is told when the rows are read
 
 
 def _placed(header: list[str], columns: _Columns) -> dict[str, int]:
@@ -233,8 +243,6 @@ def _row(cells: list[str] | str, placed: dict[str, int], width: int) -> dict[str
 def _value(key: str, cell: str) -> Any:
     if key in _LISTS:
         return _list(cell.strip())
-    if key == "private":
-        return _YES_OR_NO.get(cell.strip().lower())
     if key in ("type", "kind"):
         return cell.strip().lower()
     return cell if key == "text" else cell.strip()

@@ -5,15 +5,13 @@ A row that cannot be read never swallows the rows behind it: reading goes on wit
 
 from __future__ import annotations
 
-import codecs
 import csv
-import io
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from streammem.connectors.archive import Entry, lines, unpacked
+from streammem.connectors.archive import Entry, lines
 from streammem.connectors.json_rows import RECORD_LIMIT
 
 DELIMITERS = (",", ";", "\t", "|")
@@ -40,24 +38,12 @@ class Text:
             yield from _PARTS.findall(line.removeprefix("\ufeff") if index == 0 else line)
 
     def _decoded(self) -> Iterator[str]:
-        if self._begins_with() in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            yield from self._utf16()
-            return
         for raw in lines(self.entry, RECORD_LIMIT):
             try:
                 yield raw.decode()
             except UnicodeDecodeError:
                 self.mended += 1
                 yield raw.decode("cp1252", "replace")
-
-    def _begins_with(self) -> bytes:
-        return next(lines(self.entry, RECORD_LIMIT), b"")[:2]
-
-    def _utf16(self) -> Iterator[str]:
-        with unpacked(self.entry).open() as stream:
-            text = io.TextIOWrapper(stream, "utf-16", "replace", newline="\n")
-            while line := text.readline(RECORD_LIMIT):
-                yield line
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 Row = Mapping[str, Any]
+
+_NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,16})?(?:[eE]\+?\d{1,2})?", re.ASCII)
 
 
 def text_of(row: Row, *keys: str) -> str:
@@ -49,8 +53,13 @@ def texts_of(row: Row, key: str) -> tuple[str, ...]:
 
 
 def count_of(row: Row, key: str) -> int:
-    """A count, written as a number or as text; 0 when there is none."""
+    """A count, written as a number or as text; 0 when there is none.
+
+    >>> [count_of({"n": value}, "n") for value in (1700000000000, "1700000000000", "1.7e12", "1700000000000.0", "1.5")]
+    [1700000000000, 1700000000000, 1700000000000, 1700000000000, 0]
+    """
     value = row.get(key)
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 16:
-        return int(value)
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        exact = Decimal(value)
+        return int(exact) if exact < 2**53 and exact == int(exact) else 0
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else 0

@@ -59,15 +59,7 @@ def _files(archive: Archive, path: Path, report: Report) -> list[Entry]:
     named = [entry for entry in named if "__MACOSX" not in entry.parts and not entry.parts[-1].startswith(".")]
     if not named:
         raise SourceError(f"{path}: no .json file; expected {EXPECTED}")
-    report.skipped["not-json"] += len(archive.entries) - len(named)
-    report.skipped = +report.skipped
-    for entry in named:
-        if entry.swollen:
-            report.reject("too-large", f"unpacks to {entry.size} bytes", archive.origin(entry))
-    files = [entry for entry in named if not entry.swollen]
-    report.entries_total += len(files)
-    report.bytes_total += sum(entry.size for entry in files)
-    return files
+    return archive.taken(named, report, "not-json")
 
 
 def _stem(entry: Entry) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from streammem.connectors.archive import Entry, chunks
+from streammem.connectors.archive import Entry, chunks, lines
 from streammem.connectors.report import Report
 from streammem.errors import RejectedError
 
@@ -66,6 +66,17 @@ def _mended(value: Any) -> Any:
     return value
 
 
+def numbered_lines(entry: Entry, origin: str, report: Report) -> Iterator[tuple[str, bytes]]:
+    """The lines that are not blank with their place, counted from 1. A damaged file gives what stands before that."""
+    number = 0
+    try:
+        for number, raw in enumerate(lines(entry, RECORD_LIMIT), 1):
+            if raw.strip():
+                yield f"{origin}#{number}", raw
+    except EOFError as error:
+        report.cut_short(str(error), f"{origin}#{number + 1}", origin)
+
+
 def rows(entry: Entry, origin: str, report: Report) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSON list with their index. Whatever else stands there is rejected, the rest is kept.
 
@@ -114,8 +125,10 @@ def _split(pieces: Iterator[bytes], key: str) -> tuple[bytes, int, Iterator[byte
     while len(text) <= RECORD_LIMIT:
         try:
             text += next(pieces)
-        except (StopIteration, EOFError):
+        except StopIteration:
             break
+        except EOFError as error:
+            raise RejectedError("truncated-file", str(error)) from None
         if (at := _list_in(text, key)) is not None:
             return text[:at], at, itertools.chain([text[at:]], pieces)
     raise RejectedError("no-list", f"an object without a list {key!r}")
@@ -180,8 +193,7 @@ def _readable(found: Iterable[Any], origin: str, report: Report) -> Iterator[tup
     except NotAListError:
         report.reject("not-a-list", "expected a JSON list of records", origin)
     except CutShortError as error:
-        report.reject("truncated-file", str(error), f"{origin}#{index + 1}")
-        report.gap("truncated-file", origin)
+        report.cut_short(str(error), f"{origin}#{index + 1}", origin)
 
 
 def _values(entry: Entry) -> Iterator[Any]:
@@ -269,6 +281,7 @@ class _Cutter:
         self._at = 0
         self._start = 0
         self._open: list[int] = []
+        self._inside = {0x5B: 0, 0x7B: 0}  # what is open within the list, by kind
         self._seen_list = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
@@ -303,6 +316,7 @@ class _Cutter:
         elif len(self._open) == 1:
             yield from self._between(start)
             self._start = start
+        self._inside[sign] += bool(self._open)
         self._open.append(sign)
 
     def _demand_list(self, sign: int) -> None:
@@ -319,10 +333,12 @@ class _Cutter:
             self.done = not self._alone
             return
         # A bracket that does not match belongs to a broken record, which must not swallow its neighbours.
-        if opening not in self._open[1:]:
+        if not self._inside[opening]:
             return
-        while self._open.pop() != opening:
-            pass
+        closed = 0
+        while closed != opening:
+            closed = self._open.pop()
+            self._inside[closed] -= 1
         if len(self._open) == 1:
             yield self._text[self._start : end]
             self._start = end

@@ -7,19 +7,17 @@ keys are ignored.
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from streammem.connectors.archive import Entry, unpacked
+from streammem.connectors.archive import Entry, chunks, unpacked
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.fields import Row, as_row, text_of
-from streammem.connectors.json_rows import RECORD_LIMIT, first_sign, loads, values
-from streammem.connectors.jsonl_rows import Convert, Reader, is_canonical
+from streammem.connectors.json_rows import first_sign, loads, numbered_lines, values
+from streammem.connectors.jsonl_rows import SPEAKING_OF_AUDIENCE, Convert, Reader, is_canonical
 from streammem.connectors.report import Report
 from streammem.errors import SourceError
 from streammem.records import Event
@@ -28,8 +26,8 @@ EXPECTED = "JSON lines: a .jsonl file (or .jsonl.gz, or a .json list), or a fold
 
 _SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 _LISTS = (".json", ".json.gz")
-_BROKEN_READ = (OSError, EOFError, zlib.error)
 _PEEKED_LINES = 100
+_OF_AUDIENCE = tuple(f'"{key}"'.encode() for key in SPEAKING_OF_AUDIENCE)
 
 
 def read(path: Path, report: Report, given: Given = NOTHING, *, merged: str = "") -> Iterator[Event]:
@@ -51,6 +49,8 @@ def read(path: Path, report: Report, given: Given = NOTHING, *, merged: str = ""
         has_channels=files.channels is not None,
         given_channel=given.channel,
     )
+    if files.channels is None and not merged:
+        _learn(files.messages, reader)
     for file, rows_to_events in (
         (files.users, reader.user),
         (files.channels, reader.channel),
@@ -121,6 +121,13 @@ def _stem(path: Path) -> str:
 # ----------------------------------------------------------------------------------------------- the records
 
 
+def _learn(file: Path, reader: Reader) -> None:
+    """Show the reader all rows that may say who reads their channel, so that the order of rows changes nothing."""
+    for _, record in _records(file, Report()):
+        if not isinstance(record, bytes) or any(key in record for key in _OF_AUDIENCE):
+            reader.learn(_row(record))
+
+
 def _events(file: Path, reader: Reader, convert: Convert) -> Iterator[Event]:
     for origin, record in _records(file, reader.report):
         if isinstance(record, bytes):
@@ -151,31 +158,18 @@ def _records(path: Path, report: Report) -> Iterator[tuple[str, Any]]:
 
 def _lines(path: Path, report: Report) -> Iterator[tuple[str, bytes]]:
     """The lines of a file with their place. A file damaged in the middle gives the lines before the damage."""
-    number = 0
     before = report.bytes_done
+    entry = Entry(path.name, path.stat().st_size, lambda: path.open("rb"))
     try:
-        with path.open("rb") as packed:
-            for number, raw in enumerate(_whole_lines(_unpacked(packed, path)), 1):
-                yield f"{path.name}#{number}", raw
-                report.bytes_done = before + packed.tell()
-    except _BROKEN_READ as error:
-        if number == 0:
-            raise SourceError(f"{path}: cannot be read ({error}); expected {EXPECTED}") from None
-        report.reject("truncated-file", str(error), f"{path.name}#{number + 1}")
-        report.gap("truncated-file", path.name)
+        next(chunks(unpacked(entry)), b"")
+    except EOFError as error:
+        raise SourceError(f"{path}: cannot be read ({error.__cause__}); expected {EXPECTED}") from None
+    with path.open("rb") as packed:
+        for place, raw in numbered_lines(replace(entry, open=lambda: packed), path.name, report):
+            yield place, raw
+            report.bytes_done = before + packed.tell()
+    report.bytes_done = before + entry.size
     report.entries_done += 1
-
-
-def _unpacked(stream: IO[bytes], path: Path) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=stream) if path.suffix.lower() == ".gz" else stream  # type: ignore[return-value]
-
-
-def _whole_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines of any sane length; an insane one comes cut, and its rest is passed over."""
-    while raw := stream.readline(RECORD_LIMIT):
-        yield raw
-        while len(raw) == RECORD_LIMIT and not raw.endswith(b"\n"):
-            raw = stream.readline(RECORD_LIMIT)
 
 
 def _first_workspace(path: Path) -> str:

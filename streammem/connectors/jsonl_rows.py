@@ -43,6 +43,12 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _CANONICAL_KEYS = frozenset({"event", "op", "schema_version", "tenant"})
 _CHANNEL_TYPES: tuple[ChannelType, ...] = ("public", "private", "dm", "group_dm", "thread", "unknown")
+_FEWEST_FIRST: tuple[ChannelType, ...] = ("dm", "group_dm", "private", "thread", "unknown")
+_AUDIENCE_KEYS = ("channel_type", "visibility")
+_PRIVATE_KEYS = ("private", "is_private", "isPrivate")
+_NO = frozenset({"false", "f", "no", "n", "0", "0.0"})
+_OPEN = frozenset({"public", "public_channel", "channel", "open", "o", "c"})
+_CLOSED = re.compile(r"(?:priv|direct|secret|restrict|closed|confiden|(?:dm|im|mpim|group|group[_ -].*|p|d|g)\Z)")
 _SENDER_KINDS: tuple[SenderKind, ...] = ("user", "bot", "external", "system", "unknown")
 _MILLISECONDS_FROM = 10**11
 _MESSAGE_KINDS: tuple[Kind, ...] = ("system", "call", "encrypted")
@@ -64,6 +70,13 @@ class Reader:
     roles: set[UserEvent] = field(default_factory=set)
     channels: set[tuple[str, str]] = field(default_factory=set)
     last: dict[str, datetime] = field(default_factory=dict)
+    closed: set[tuple[str, str]] = field(default_factory=set)
+
+    def learn(self, row: Row) -> None:
+        """Take note of a channel that a row calls anything but public: other rows that say nothing do not open it."""
+        stated = "public" if is_canonical(row) else _channel_type(row)
+        if stated != "public" and (stated != "unknown" or _speaks_of_audience(row)):
+            self.closed.add((text_of(row, "ws") or self.home, _id(row, "channel") or self.given_channel))
 
     def counted(self, raw: bytes, origin: str, convert: Convert) -> list[Event]:
         """The events of one line, or none and an account of why."""
@@ -187,8 +200,8 @@ class Reader:
         if (workspace, channel) in self.channels:
             return ChannelRef(id=channel)
         stated = _channel_type(row)
-        if stated == "unknown" and not self.has_channels and row.get("type") != "unknown":
-            stated = "public"
+        if stated == "unknown" and not self.has_channels and not _speaks_of_audience(row):
+            stated = "unknown" if (workspace, channel) in self.closed else "public"
         return ChannelRef(id=channel, name=text_of(row, "channel_name") or None, type=stated)
 
     def _sender(self, workspace: str, user: str, name: str) -> Sender:
@@ -205,6 +218,10 @@ class Reader:
             return []
         self.roles.add(told)
         return [told]
+
+
+SPEAKING_OF_AUDIENCE = (*_AUDIENCE_KEYS, *_PRIVATE_KEYS, "type")
+"""Keys of rows that may say who reads their channel."""
 
 
 def is_canonical(row: Row) -> bool:
@@ -313,11 +330,28 @@ def _version(row: Row, edited: datetime | None) -> str:
 
 
 def _channel_type(row: Row) -> ChannelType:
-    if stated := next((known for known in _CHANNEL_TYPES if known == row.get("type")), None):
-        return stated
-    if row.get("private") is False:
-        return "public"
-    return "private" if row.get("private") is True else "unknown"
+    """The stated type of a channel. Where words contradict each other it is what fewer people read."""
+    stated = {word for key in (*_AUDIENCE_KEYS, "type") if (word := words_of(row, key).strip().lower())}
+    private = _is_private(row)
+    if known := next((known for known in _FEWEST_FIRST if known in stated), None):
+        return known
+    if private or any(map(_CLOSED.match, stated)):
+        return "private"
+    is_open = (
+        private is False or "public" in stated or any(words_of(row, key).lower() in _OPEN for key in _AUDIENCE_KEYS)
+    )
+    return "public" if is_open else "unknown"
+
+
+def _is_private(row: Row) -> bool | None:
+    """Whether a row calls its channel private: it does unless its words plainly say no. None where there are none."""
+    stated = [row[key] for key in _PRIVATE_KEYS if row.get(key) not in (None, "")]
+    return any(str(word).strip().lower() not in _NO for word in stated) if stated else None
+
+
+def _speaks_of_audience(row: Row) -> bool:
+    """Whether a row says anything of who may read its channel, in words that are known or not."""
+    return row.get("type") == "unknown" or any(row.get(key) not in (None, "") for key in _AUDIENCE_KEYS)
 
 
 def _zone(value: Any) -> str | None:

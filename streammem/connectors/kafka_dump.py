@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from streammem.connectors.fields import as_row, text_of
+from streammem.connectors.fields import as_list, as_row, row_of, text_of
 from streammem.connectors.jsonl_rows import time_of
 from streammem.core.events import micros
 from streammem.errors import RejectedError
@@ -25,6 +26,21 @@ def is_record(row: Any) -> bool:
     if "payload" in row and "value" not in row:
         return {"topic", "offset"} <= row.keys()
     return not {"value", "value_b64"}.isdisjoint(row) and not _AROUND.isdisjoint(row)
+
+
+def rows_in(payload: Any) -> Iterator[tuple[str, Any]]:
+    """The rows of a payload with the end of their origins: a batch, as cloud functions are called with, holds many."""
+    if not is_batch(payload):
+        yield "", payload
+        return
+    listed = (row for rows in payload["records"].values() for row in as_list(rows))
+    yield from ((f"/{index}", row) for index, row in enumerate(listed))
+
+
+def is_batch(payload: Any) -> bool:
+    """Whether a payload holds the records of several partitions: lists of them by partition."""
+    partitions = list(row_of(as_row(payload), "records").values())
+    return bool(partitions) and all(isinstance(rows, list) and is_record(next(iter(rows), None)) for rows in partitions)
 
 
 def record_of(row: Any) -> Received:
@@ -79,17 +95,27 @@ def _integer(value: Any) -> int:
 
 
 def headers_of(value: Any) -> tuple[tuple[str, bytes], ...]:
-    """Headers as an object, a flat list of names and values (kcat), or a list of pairs."""
+    """Headers as an object, a flat list of names and values (kcat), or a list of pairs or of small objects."""
     if isinstance(value, dict):
         pairs = list(value.items())
     elif isinstance(value, list) and all(isinstance(item, str | None) for item in value):
         pairs = list(zip(value[::2], value[1::2], strict=False))
     else:
         pairs = [_pair(item) for item in value] if isinstance(value, list) else []
-    return tuple((name, said.encode()) for name, said in pairs if isinstance(name, str) and isinstance(said, str))
+    read = ((name, _header(said)) for name, said in pairs if isinstance(name, str))
+    return tuple((name, said) for name, said in read if said is not None)
+
+
+def _header(said: Any) -> bytes | None:
+    """The value of a header, a text or a list of numbers of one byte each."""
+    if isinstance(said, str):
+        return said.encode()
+    is_bytes = isinstance(said, list) and all(type(number) is int and -128 <= number < 256 for number in said)
+    return bytes(number % 256 for number in said) if is_bytes else None
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
     if isinstance(item, list):
         return (item[0], item[1]) if len(item) == 2 else (None, None)
-    return as_row(item).get("key"), as_row(item).get("value")
+    row = as_row(item)
+    return (row["key"], row.get("value")) if "key" in row else next(iter(row.items()), (None, None))

@@ -14,7 +14,7 @@ from streammem.connectors.by_record import as_deleted, dated, deleting, deletion
 from streammem.connectors.connector import NOTHING, Given, Payloads
 from streammem.connectors.fields import Row, text_of
 from streammem.connectors.jsonl_rows import canonical
-from streammem.connectors.kafka_dump import is_record, record_of
+from streammem.connectors.kafka_dump import is_batch, is_record, record_of, rows_in
 from streammem.connectors.payload_files import PayloadFiles
 from streammem.connectors.report import IgnoredError, Report
 from streammem.connectors.slack.payloads import SlackPayloads
@@ -145,13 +145,14 @@ class DumpedRecords:
 
     def read(self, payload: Any, report: Report, origin: str) -> Iterator[Event]:
         """The events of a record."""
-        try:
-            record = record_of(payload)
-        except RejectedError as error:
-            report.reject(error.reason, error.detail, origin)
-        else:
-            yield from self._reader.read(record, report, origin)
+        for at, row in rows_in(payload):
+            try:
+                record = record_of(row)
+            except RejectedError as error:
+                report.reject(error.reason, error.detail, origin + at)
+            else:
+                yield from self._reader.read(record, report, origin + at)
 
 
-files = PayloadFiles(EXPECTED, DumpedRecords, is_record)
+files = PayloadFiles(EXPECTED, DumpedRecords, lambda payload: is_record(payload) or is_batch(payload))
 read, recognises = files.read, files.recognises

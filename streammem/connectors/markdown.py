@@ -19,6 +19,8 @@ _TOKEN = re.compile(
     r"(?:\s{1,3}\"[^\"\n]{0,500}\")?\)"
     r"|(?P<bare>https?://[^\s<>\"]+)"
 )
+_SIGNS = ("`", "](", "://")
+"""Without one of these there is no token."""
 _PUNCTUATION = ".,;:!?'*_)]"
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".svg", ".heic", ".avif")
 
@@ -62,6 +64,8 @@ class Reading:
 
     def prose(self, text: str, named: Callable[[str], str]) -> str:
         """Text on which code spans and links are read; `named` reads what stands between them."""
+        if not any(sign in text for sign in _SIGNS):
+            return named(text)
         parts: list[str] = []
         end = 0
         for match in _TOKEN.finditer(text):

@@ -1,8 +1,8 @@
 """Files of payloads as a product sends them (pages of its API, events, notifications) to canonical events.
 
-A source is a file, a folder or a zip of files: `.json` (a payload or a list of payloads) and `.jsonl`, `.ndjson` (a
-payload on each line), packed with gzip or not. All of it is read twice: names first, so that the order of files and
-pages changes nothing.
+A source is a file, a folder or a zip of files: `.json` (a payload, a list of payloads, or lines of them) and `.jsonl`,
+`.ndjson` (a payload on each line), packed with gzip or not. All of it is read twice: names first, so that the order of
+files and pages changes nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from streammem.connectors.archive import Archive, Entry, lines, opened, unpacked
+from streammem.connectors.archive import Archive, Entry, opened, unpacked
 from streammem.connectors.connector import NOTHING, Given, Payloads
-from streammem.connectors.json_rows import RECORD_LIMIT, first_sign, listed, loads, values, whole
+from streammem.connectors.json_rows import first_sign, listed, loads, numbered_lines, values, whole
 from streammem.connectors.report import Report
 from streammem.errors import RejectedError, SourceError
 from streammem.records import Event
@@ -30,20 +30,22 @@ class PayloadFiles:
     """Reads files of one kind of payload.
 
     `make` makes a reader of payloads, `looks` tells a payload of this kind, `lists` names the lists in a page that hold
-    its records: a page that is too large or cut short is read record by record.
+    its records: a page that is too large or cut short is read record by record. `lessons` is how often the payloads are
+    shown to a reader that learns from what it has learned.
     """
 
     expected: str
     make: Callable[[Given], Payloads]
     looks: Callable[[Any], bool]
     lists: tuple[str, ...] = ()
+    lessons: int = 1
 
     def read(self, path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
         """The events of all files. Raises SourceError, at the first event, when there are none to read."""
         with opened(path, report, single=True) as archive:
             files = self._files(archive, path, report)
             payloads = self.make(given)
-            for entry in files:
+            for entry in files * self.lessons:
                 for _, payload in self._payloads(entry, "", Report()):
                     payloads.learn(payload)
             for entry in files:
@@ -64,17 +66,9 @@ class PayloadFiles:
 
     def _files(self, archive: Archive, path: Path, report: Report) -> list[Entry]:
         named = [entry for entry in archive.entries if _kind(entry)]
-        report.skipped.update(dict.fromkeys(("not-json",), len(archive.entries) - len(named)))
-        report.skipped = +report.skipped
-        swollen = [entry for entry in named if entry.swollen]
-        for entry in swollen:
-            report.reject("too-large", f"unpacks to {entry.size} bytes", archive.origin(entry))
         if not named:
             raise SourceError(f"{path}: no .json or .jsonl file; expected {self.expected}")
-        files = [entry for entry in named if not entry.swollen]
-        report.entries_total += len(files)
-        report.bytes_total += sum(entry.size for entry in files)
-        return files
+        return archive.taken(named, report, "not-json")
 
     def _payloads(self, entry: Entry, origin: str, report: Report) -> Iterator[tuple[str, Any]]:
         if _kind(entry) in _LINES:
@@ -87,7 +81,8 @@ class PayloadFiles:
         try:
             payload = whole(plain)
         except ValueError:
-            yield from self._in_pieces(plain, origin, report)
+            in_parts = _of_lines if _is_lines(plain) else self._in_pieces
+            yield from in_parts(plain, origin, report)
         else:
             yield origin, payload
 
@@ -109,15 +104,18 @@ def _kind(entry: Entry) -> str:
     return next((suffix for suffix in _FILES if name.endswith(suffix)), "")
 
 
-def _of_lines(entry: Entry, origin: str, report: Report) -> Iterator[tuple[str, Any]]:
-    number = 0
+def _is_lines(entry: Entry) -> bool:
+    """Whether the first line is a payload: many call lines of JSON `.json` too."""
+    _, first = next(numbered_lines(entry, "", Report()), ("", b""))
     try:
-        for number, raw in enumerate(lines(entry, RECORD_LIMIT), 1):
-            if raw.strip():
-                try:
-                    yield f"{origin}#{number}", loads(raw)
-                except ValueError as error:
-                    report.reject("not-json", str(error), f"{origin}#{number}")
-    except EOFError as error:
-        report.reject("truncated-file", str(error), f"{origin}#{number + 1}")
-        report.gap("truncated-file", origin)
+        return isinstance(loads(first), dict)
+    except ValueError:
+        return False
+
+
+def _of_lines(entry: Entry, origin: str, report: Report) -> Iterator[tuple[str, Any]]:
+    for place, raw in numbered_lines(entry, origin, report):
+        try:
+            yield place, loads(raw)
+        except ValueError as error:
+            report.reject("not-json", str(error), place)

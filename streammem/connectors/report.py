@@ -17,6 +17,9 @@ from streammem.records import Event, MessageEvent, Refusal
 EXAMPLES = 100
 """Gaps kept with their place; all of them are counted."""
 _FRESH = 1 << 20
+_MANY = 10
+"""Messages of a whole source on one day: below that a day without any says nothing."""
+_EXCEPTION = 0.1
 
 
 class IgnoredError(Exception):
@@ -134,6 +137,11 @@ class Report:
         if len(self.gap_examples) < EXAMPLES:
             self.gap_examples.append(Gap(reason, origin, missing))
 
+    def cut_short(self, detail: str, place: str, origin: str) -> None:
+        """Take note of a file that is damaged or ends too early, and of where in it that was noticed."""
+        self.reject("truncated-file", detail, place)
+        self.gap("truncated-file", origin)
+
     def miss_days(self) -> None:
         """Take note of days that seem to be missing. Call it when all has been read."""
         for day in missing_days(self.days):
@@ -146,16 +154,19 @@ class Report:
 
 
 def missing_days(days: Counter[date], busy: int = 3) -> list[date]:
-    """Days without a message on which there should be some: `busy` of the four same weekdays around them had some.
+    """Days without a message on which there should be many: `busy` of the four same weekdays around them had.
 
-    Holidays of a whole workspace look the same, so this is a hint.
+    Holidays of a whole workspace look the same, so this is a hint. There is none where such days are no exception:
+    a place that rests now and then has lost nothing.
     """
     if not days:
         return []
     first, last = min(days), max(days)
     span = (first + timedelta(days=n) for n in range((last - first).days + 1))
-    return [day for day in span if day not in days and _weekdays_around(day, days) >= busy]
+    expected = [day for day in span if _weekdays_around(day, days) >= busy]
+    missing = [day for day in expected if day not in days]
+    return missing if len(missing) <= len(expected) * _EXCEPTION else []
 
 
 def _weekdays_around(day: date, days: Counter[date]) -> int:
-    return sum(day + timedelta(weeks=weeks) in days for weeks in (-2, -1, 1, 2))
+    return sum(days[day + timedelta(weeks=weeks)] >= _MANY for weeks in (-2, -1, 1, 2))

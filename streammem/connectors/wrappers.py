@@ -34,7 +34,12 @@ _WORKSPACE = re.compile(r"(?:slack|teams|tenants)/([^/?#]+)", re.IGNORECASE)
 _ROW_OPS = frozenset("crud")
 _OTHER_OPS = frozenset("tm")
 _AIRBYTE_OTHERS = frozenset(("STATE", "LOG", "TRACE", "SPEC", "CATALOG", "CONNECTION_STATUS", "CONTROL"))
+_AVRO_TYPES = frozenset(("string", "int", "long", "float", "double", "boolean", "bytes", "array", "map"))
 _BUSY = re.compile(rb"\s*[\[{\"]")
+_SUBJECT = re.compile(r"([^/]+)/(.+)")
+"""channel/id, as CloudEvents about messages name theirs."""
+_KEYS = re.compile(rb"[a-z]{4,10}:[^:]+:")
+_PACKED = re.compile(rb"[A-Za-z0-9+/]{8,}={0,2}")
 
 
 @dataclass(frozen=True)
@@ -71,17 +76,17 @@ _Opened = tuple[Any, Payload] | IgnoredError | RejectedError | None
 def unwrapped(record: Received) -> list[Found]:
     """What is in a record, at least one thing. Never raises: what cannot be used is the error that says why."""
     if record.value is None:
-        return [_tombstone(record.key)]
+        return [_tombstone(record)]
     if not record.value.strip():
         return [IgnoredError("empty-value")]
     try:
-        value = loads(_unmarked(record.value))
+        value = loads(_unmarked(_unpacked(record.value)))
     except ValueError as error:
         return [RejectedError("not-json", str(error))]
     told = _told_by_headers(record.headers, _told_by_key(record.key))
     found = list(_opened(value, told, DEPTH))
     if len(found) == 1 and isinstance(found[0], IgnoredError) and found[0].reason == NULL:
-        return [_tombstone(record.key)]
+        return [_tombstone(record)]
     return found
 
 
@@ -89,6 +94,17 @@ def product_in(*texts: str) -> str:
     """The product that one of these texts names, empty when none does."""
     lowered = [text.lower() for text in texts]
     return next((name for name, word in _PRODUCTS for text in lowered if word.search(text)), "")
+
+
+def _unpacked(value: bytes) -> bytes:
+    """What proxies and cloud functions hand over in base64, which is never JSON by itself."""
+    if not _PACKED.fullmatch(value):
+        return value
+    try:
+        unpacked = base64.b64decode(value, validate=True)
+    except binascii.Error:
+        return value
+    return unpacked if _BUSY.match(_unmarked(unpacked)) or _KEYS.match(unpacked) else value
 
 
 def _unmarked(value: bytes) -> bytes:
@@ -99,9 +115,17 @@ def _unmarked(value: bytes) -> bytes:
 # -------------------------------------------------------------------------------------------------------- the key
 
 
-def _tombstone(key: bytes | None) -> Tombstone | IgnoredError:
-    named = _named_by(key)
-    return IgnoredError(NULL) if named is None else named
+def _tombstone(record: Received) -> Tombstone | IgnoredError:
+    """The message that a record without a value ends: by its key, else by the headers of a CloudEvent."""
+    return _named_by(record.key) or _named_in(_headers(record.headers)) or IgnoredError(NULL)
+
+
+def _named_in(said: dict[str, str]) -> Tombstone | None:
+    subject = _SUBJECT.fullmatch(said.get("ce_subject", ""))
+    told = _told(Payload(), said.get("ce_type", ""), said.get("ce_source", ""))
+    if not (subject and told.product and told.workspace):
+        return None
+    return Tombstone(told.product, told.workspace, subject[1], subject[2])
 
 
 def _told_by_key(key: bytes | None) -> Payload:
@@ -115,10 +139,10 @@ def _named_by(key: bytes | None) -> Tombstone | None:
 
 
 def _key_text(key: bytes | None) -> str:
-    """A key as text; one in JSON, of Kafka Connect perhaps, is read."""
+    """A key as text; one in JSON, of Kafka Connect perhaps, or in base64 is read."""
     if key is None:
         return ""
-    key = _unmarked(key)
+    key = _unmarked(_unpacked(key))
     try:
         value = loads(key) if _BUSY.match(key) else key.decode()
     except ValueError:
@@ -132,8 +156,12 @@ def _key_text(key: bytes | None) -> str:
 
 def _told_by_headers(headers: Many[tuple[str, bytes | None]], told: Payload) -> Payload:
     """What the headers of CloudEvents in binary mode say."""
-    said = {name.lower().replace("-", "_"): (value or b"").decode("utf-8", "replace") for name, value in headers}
+    said = _headers(headers)
     return _told(told, said.get("ce_type", ""), said.get("ce_source", ""))
+
+
+def _headers(headers: Many[tuple[str, bytes | None]]) -> dict[str, str]:
+    return {name.lower().replace("-", "_"): (value or b"").decode("utf-8", "replace") for name, value in headers}
 
 
 def _told(told: Payload, *texts: str) -> Payload:
@@ -174,7 +202,7 @@ def _opened_text(value: str, told: Payload, left: int) -> Iterator[Found]:
 
 
 def _opened_row(row: dict[str, Any], told: Payload, left: int) -> Iterator[Found]:
-    for opens in (_cloud_event, _debezium, _flat_debezium, _airbyte, _connect):
+    for opens in (_cloud_event, _debezium, _flat_debezium, _flat_airbyte, _airbyte, _connect):
         opened = opens(row, told)
         if isinstance(opened, tuple):
             yield from _opened(*opened, left - 1)
@@ -203,6 +231,8 @@ def _debezium(row: Row, told: Payload) -> _Opened:
     op = text_of(row, "op")
     if op not in _ROW_OPS | _OTHER_OPS or not {"before", "after", "source"} & row.keys():
         return None
+    if any(_is_union(row.get(side)) for side in ("before", "after")):
+        row = _without_unions(row, DEPTH)
     source = row_of(row, "source")
     told = _told(told, *(text_of(source, key) for key in ("table", "collection", "schema", "db", "name")))
     if op in _OTHER_OPS:
@@ -216,6 +246,22 @@ def _debezium(row: Row, told: Payload) -> _Opened:
     return row["before"], replace(told, deleted=True)
 
 
+def _is_union(value: Any) -> bool:
+    """Whether a value is written as Avro's JSON writes one of several types: under the name of its type."""
+    if not isinstance(value, dict) or len(value) != 1:
+        return False
+    ((name, inner),) = value.items()
+    return name in _AVRO_TYPES or ("." in name and isinstance(inner, dict))
+
+
+def _without_unions(value: Any, left: int) -> Any:
+    if _is_union(value):
+        (value,) = value.values()
+    if isinstance(value, dict) and left:
+        return {key: _without_unions(inner, left - 1) for key, inner in value.items()}
+    return [_without_unions(inner, left - 1) for inner in value] if isinstance(value, list) and left else value
+
+
 def _flat_debezium(row: Row, told: Payload) -> _Opened:
     """A row that Debezium's ExtractNewRecordState has made flat."""
     if "__deleted" not in row:
@@ -224,6 +270,14 @@ def _flat_debezium(row: Row, told: Payload) -> _Opened:
     at = 1000 * (count_of(row, "__source_ts_ms") or count_of(row, "__ts_ms"))
     is_gone = str(row["__deleted"]).lower() == "true"
     return inner, replace(told, deleted=is_gone, changed=not is_gone and row.get("__op") == "u", at=at)
+
+
+def _flat_airbyte(row: Row, told: Payload) -> _Opened:
+    """A row of a database that Airbyte follows: one that is gone comes once more, with the time."""
+    if "_ab_cdc_deleted_at" not in row:
+        return None
+    inner = {key: value for key, value in row.items() if not key.startswith("_ab_cdc_")}
+    return inner, replace(told, deleted=told.deleted or bool(row["_ab_cdc_deleted_at"]))
 
 
 def _airbyte(row: Row, told: Payload) -> _Opened:

@@ -128,3 +128,38 @@ def test_a_place_for_refusals_that_cannot_be_written(cli: Cli, export: Path, tmp
     said = cli("import", "slack-export", export, "--memory", tmp_path / "m", "--rejects", tmp_path / "no/where").error
     assert "--rejects" in said
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("command", ["import", "convert"])
+@pytest.mark.parametrize("where", ["rows/messages.jsonl", "rows/no.jsonl", "link.jsonl"])
+def test_refusals_are_never_written_over_the_export_or_into_it(
+    cli: Cli, tmp_path: Path, command: str, where: str
+) -> None:
+    row = {"id": "1", "channel": "c", "user": "ada", "ts": "2026-03-01T10:00:00Z", "text": "hello"}
+    source = tmp_path / "rows"
+    source.mkdir()
+    (source / "messages.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "link.jsonl").hardlink_to(source / "messages.jsonl")
+    before = (source / "messages.jsonl").read_bytes()
+    path = source / "messages.jsonl" if where == "link.jsonl" else source
+    memory = ("--memory", tmp_path / "m") if command == "import" else ()
+    assert "--rejects" in cli(command, "jsonl", path, *memory, "--rejects", tmp_path / where).error
+    assert [file.name for file in source.iterdir()] == ["messages.jsonl"]
+    assert (source / "messages.jsonl").read_bytes() == before
+
+
+def test_a_disk_without_room_for_refusals(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": "1"}\n')
+    said = cli("convert", "jsonl", tmp_path / "rows.jsonl", "--rejects", "/dev/full").error
+    assert "--rejects /dev/full" in said
+    assert "No space left" in said
+
+
+def test_an_export_of_which_no_format_can_be_seen_is_refused_with_the_cause(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "cut.zip").write_bytes(write_zip(tmp_path / "a.zip", {"a.json": []}).read_bytes()[:30])
+    (tmp_path / "cut.tar.gz").write_bytes(b"\x1f\x8b\x08")
+    os.mkfifo(tmp_path / "pipe")
+    for name, cause in (("cut.zip", "readable zip"), ("cut.tar.gz", "readable tar"), ("pipe", "neither a file")):
+        said = cli("convert", "auto", tmp_path / name).error
+        assert name in said
+        assert cause in said

@@ -98,3 +98,28 @@ def test_the_account_counts_what_stays_out(cli: Cli, team: Path, tmp_path: Path)
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
     ended = cli("import", "jsonl", tmp_path / "rows.jsonl", "--memory", team, "--json")
     assert (ended.status, ended.json["forgotten"], ended.json["accepted"]) == (0, 1, 0)
+
+
+def test_a_person_can_be_forgotten_again_by_the_ids_that_were_told(cli: Cli, team: Path) -> None:
+    asked = cli("ask", SECRET, "--memory", team, "--json", "--all").json["evidence"]
+    speaker = next(item for item in asked if item["text"] == SECRET)
+    ended = cli("forget", "--user", speaker["user_name"], "--memory", team, "--yes")
+    assert f"forgetting {speaker['user']} and" in ended.err
+    assert "no user" in cli("forget", "--user", speaker["user_name"], "--memory", team, "--yes").error
+    again = cli("forget", "--user", speaker["user"], "--memory", team, "--yes", "--json")
+    assert (again.status, again.json["entries"], again.json["clean"]) == (0, 0, True)
+
+
+def test_a_proof_says_what_to_do_about_traces(cli: Cli, team: Path) -> None:
+    asked = cli("ask", SECRET, "--memory", team, "--json", "--all").json["evidence"]
+    speaker = next(item for item in asked if item["text"] == SECRET)
+    ended = cli("forget", "--user", speaker["user_name"], "--memory", team, "--prove")
+    assert "Searched for" in ended.out
+    assert f"--user {speaker['user']}" in ended.error
+
+
+def test_a_message_that_never_came_is_seen_to_have_had_no_entry(cli: Cli, team: Path) -> None:
+    workspace = uid_of(cli, team, SECRET).partition("/")[0]
+    ended = cli("forget", "--message", f"{workspace}/C1/typo", "--memory", team, "--yes")
+    assert ended.status == 0
+    assert "entries of the log  0" in ended.out

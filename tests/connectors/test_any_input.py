@@ -6,9 +6,11 @@ import contextlib
 import copy
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,3 +135,29 @@ def test_a_list_is_cut_into_its_elements_whatever_the_size_of_the_pieces(items: 
 def test_cutting_garbage_ends_in_one_of_two_ways_at_most(pieces: list[bytes]) -> None:
     with contextlib.suppress(CutShortError, NotAListError):
         list(elements(pieces))
+
+
+@pytest.mark.parametrize(("name", "file"), [("gitter", "g.json"), ("matrix-element", "m.json"), ("zulip-export", "r")])
+def test_a_record_nested_without_end_costs_no_other_and_no_time(tmp_path: Path, name: str, file: str) -> None:
+    deep = "[" * 400_000
+    if name == "gitter":
+        row = '{"id": "1", "text": "hi", "sent": "2024-01-01T00:00:00Z", "fromUser": {"id": "u"}}'
+        (tmp_path / file).write_text(f"[{row}, {{{deep}{']' * 400_000}}}, {row.replace('1', '2', 1)}]")
+        path = tmp_path / file
+    elif name == "matrix-element":
+        row = json.dumps({"type": "m.room.message", "event_id": "$1", "room_id": "!r:s", "origin_server_ts": 17e11})
+        said = row[:-1] + ', "content": {"msgtype": "m.text", "body": "hi"}}'
+        (tmp_path / file).write_text(f'{{"messages": [{said}, {deep}{"]" * 400_000}, {said.replace("$1", "$2")}]}}')
+        path = tmp_path / file
+    else:
+        (tmp_path / file).mkdir()
+        path = tmp_path / file
+        (path / "realm.json").write_text('{"zerver_recipient": [{"id": 9, "type": 2, "type_id": 3}]}')
+        said = '{"id": 1, "sender": 1, "recipient": 9, "content": "hi", "date_sent": 1700000000}'
+        rows = f"{said}, {{{deep}{']' * 400_000}}}, {said.replace('1', '2', 1)}"
+        (path / "messages-000001.json").write_text(f'{{"zerver_message": [{rows}]}}')
+    began = time.process_time()
+    read = drawn(name, path)
+    assert read.texts == ["hi", "hi"]
+    assert read.report.rejected == {"not-json": 1}
+    assert time.process_time() - began < 20  # it would take minutes if each bracket looked at all others

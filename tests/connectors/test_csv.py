@@ -214,3 +214,30 @@ def test_a_damaged_table_is_accounted_for_and_its_end_is_read(rows: Any, data: s
     tail = f"\n\nlast,unharmed,ada,{WHEN},after\n".encode()
     read = read_rows(HEADER.encode() + b"\n" + raw[:at] + dirt + raw[at + len(dirt) :] + tail)
     assert [m.text for m in read.messages if m.channel.id == "unharmed"] == ["after"]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "kind"),
+    [
+        ("private", "Y", "private"),
+        ("private", "maybe", "private"),
+        ("is_private", "TRUE", "private"),
+        ("private", "n", "public"),
+        ("private", "", "public"),
+        ("channel_type", "Direct", "private"),
+        ("visibility", "team only", "unknown"),
+        ("visibility", "Public", "public"),
+    ],
+)
+def test_a_cell_that_does_not_plainly_say_public_makes_no_channel_public(table, column: str, cell: str, kind) -> None:
+    read = table(f"{HEADER},{column}\nm1,C1,ada,{WHEN},hi,{cell}\n")
+    assert read.messages[0].channel.type == kind
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_empty_cell_opens_no_channel_that_another_row_calls_private(table, turned: bool) -> None:
+    stated = (("a", "C1", ""), ("b", "C1", "yes"), ("c", "C2", ""))
+    rows = [f"{name},{channel},ada,{WHEN},hi,{cell}" for name, channel, cell in stated]
+    read = table("\n".join((f"{HEADER},private", *(rows[::-1] if turned else rows))))
+    kinds = {message.id: message.channel.type for message in read.messages}
+    assert kinds == {"a": "unknown", "b": "private", "c": "public"}

@@ -266,7 +266,7 @@ def test_a_row_may_tell_its_edit_its_kind_its_channel_and_a_name(lines) -> None:
     assert (first.version, first.edited_at) == ("1709287260000", datetime(2024, 3, 1, 10, 1, tzinfo=UTC))
     assert (first.sender.name, first.channel) == ("Ada Quill", ChannelRef(id="ops", name="Operations", type="private"))
     assert (second.version, second.channel.type) == ("7", "dm")
-    assert (third.kind, third.mentions, third.channel.type) == ("system", (), "public")
+    assert (third.kind, third.mentions, third.channel.type) == ("system", (), "unknown")
     assert (fourth.kind, fourth.version, fourth.edited_at) == ("message", "0", None)
 
 
@@ -332,3 +332,45 @@ def test_a_second_reading_gives_the_same_again() -> None:
 @given(mutated(ALL).filter(lambda raw: raw.lstrip()[:1] in (b"[", b"{", b"")))
 def test_a_damaged_list_is_accounted_for(raw: Any) -> None:
     read_rows(raw)
+
+
+@pytest.mark.parametrize(
+    ("stated", "kind"),
+    [
+        ({"private": "true"}, "private"),
+        ({"private": 1}, "private"),
+        ({"private": "Y"}, "private"),
+        ({"is_private": True}, "private"),
+        ({"channel_type": "im"}, "private"),
+        ({"channel_type": "DM"}, "dm"),
+        ({"type": "private_channel"}, "private"),
+        ({"type": "P"}, "private"),
+        ({"visibility": "team only"}, "unknown"),
+        ({"type": "public", "private": True}, "private"),
+        ({"type": "public", "channel_type": "dm"}, "dm"),
+        ({"private": "false"}, "public"),
+        ({"private": 0}, "public"),
+        ({"private": None}, "public"),
+        ({"visibility": "Public"}, "public"),
+        ({"channel_type": "channel"}, "public"),
+        ({"type": "message"}, "public"),
+    ],
+)
+def test_a_channel_is_not_public_where_a_row_says_so_in_whatever_words(lines, stated: Any, kind: str) -> None:
+    assert lines(row("a", **stated)).messages[0].channel.type == kind
+
+
+def test_a_packed_file_that_unpacks_out_of_all_proportion_is_broken_off(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(content(row("a")) + (b" " * (1 << 20) + b"\n") * 20))
+    read = drawn("jsonl", path)
+    assert read.texts == [row("a")["text"]]
+    assert read.report.rejected == {"truncated-file": 1}
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_row_that_says_nothing_opens_no_channel_that_another_row_calls_private(lines, turned: bool) -> None:
+    rows = [row("a"), row("b", private=True), row("c"), row("d", channel="all")]
+    read = lines(*(rows[::-1] if turned else rows))
+    kinds = {message.id: message.channel.type for message in read.messages}
+    assert kinds == {"a": "unknown", "b": "private", "c": "unknown", "d": "public"}

@@ -338,3 +338,19 @@ def test_a_damaged_record_never_costs_another(rows: list[bytes]) -> None:
         events, _ = dump(Path(folder), *(row.replace(b"\n", b" ") for row in rows), good)
     assert isinstance(events[-1], MessageEvent)
     assert events[-1].text == "after"
+
+
+def test_the_records_that_a_cloud_function_is_called_with_are_read(tmp_path: Path) -> None:
+    def packed(text: str) -> str:
+        return base64.b64encode(text.encode()).decode()
+
+    around = {"topic": "chat", "partition": 0, "timestamp": AT, "timestampType": "CREATE_TIME", "key": packed("k")}
+    told = [{"ce_type": [*b"com.slack.message"]}, {"ce_source": [*b"/slack/T7"]}, {"odd": {}}]
+    first = {**around, "offset": 1, "value": packed(json.dumps({**SAID, "team_id": None})), "headers": told}
+    second = {**around, "offset": 2, "value": None, "key": packed("slack:T7:C1:1704190000.000100"), "headers": []}
+    batch = {"eventSource": "aws:kafka", "records": {"chat-0": [first], "chat-1": [second, 7]}}
+    (said, gone), report = dump(tmp_path, batch)
+    assert (said.workspace, said.text, gone.op, gone.id) == ("T7", "hi", "delete", said.id)
+    assert said.ingest.origin.endswith("#1/0")
+    assert report.rejected == {"not-an-object": 1}
+    assert kafka_records.recognises(tmp_path / "dump.jsonl")

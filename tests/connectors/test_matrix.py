@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -407,3 +408,39 @@ def test_a_damaged_export_is_accounted_for(raw: bytes) -> None:
         path = Path(where) / "export.json"
         path.write_bytes(raw)
         assert all(isinstance(m, MessageEvent) for m in drawn("matrix-element", path).messages)
+
+
+@pytest.mark.parametrize("piece", ["<mx-reply>", "<a ", "<a href='x://", 'href="https://matrix.to/#/', "<a href"])
+def test_html_made_to_be_slow_is_not(matrix, piece: str) -> None:
+    message = said("$1", "hi", 1)
+    message["content"] |= {"formatted_body": piece * (400_000 // len(piece))}
+    began = time.process_time()
+    assert shown(matrix(message)) == {"$1": "hi"}
+    assert time.process_time() - began < 10  # minutes, where each piece looks for its end through all others
+
+
+def test_a_message_that_was_edited_thousands_of_times_takes_no_longer_for_it(matrix) -> None:
+    edits = [edit(f"$e{n}", "$1", f"{n} done", n + 2) for n in range(6000)]
+    began = time.process_time()
+    assert shown(matrix(said("$1", "0 done", 1), *edits)) == {"$1": "5999 done"}
+    assert time.process_time() - began < 10
+
+
+def test_a_quotation_in_html_names_nobody_and_what_follows_it_does(matrix) -> None:
+    pill = '<a href="https://matrix.to/#/{}">x</a>'
+    message = said("$2", "hi", 2)
+    message["content"] |= reply("$1") | {
+        "formatted_body": f"<MX-Reply>{pill.format(ADA)}</mx-reply> {pill.format(BRAM)} <a href='https://a.example'>a</a>"
+    }
+    (read,) = matrix(message).messages
+    assert read.mentions == (Mention(id=BRAM),)
+    assert read.links == (Link(url="https://a.example"),)
+
+
+def test_lines_of_events_may_be_called_json(tmp_path: Path) -> None:
+    rows = [said("$1", "one", 1), said("$2", "two", 2), "not an event", said("$3", "three", 3)]
+    (tmp_path / "events.json").write_text("\n" + "".join(json.dumps(row) + "\n" for row in rows))
+    assert payloads.recognises(tmp_path / "events.json")
+    read = drawn("matrix-element", tmp_path / "events.json")
+    assert read.texts == ["one", "two", "three"]
+    assert read.report.read == 4

@@ -275,3 +275,12 @@ def test_a_damaged_line_costs_no_other_line(posts: list[bytes], user_: bytes, di
         parts = (b'{"type":"version","version":1}', *posts, user_, direct, good.encode())
         path.write_bytes(b"\n".join(part.replace(b"\n", b" ") for part in parts))
         assert drawn("mattermost-bulk", path).texts[-1:] == ["the last"]
+
+
+@pytest.mark.parametrize("written", ["1700000000000", "1.7e12", "1700000000000.0", '"1700000000000"'])
+def test_a_time_that_another_tool_wrote_as_a_float_is_a_time(tmp_path: Path, written: str) -> None:
+    post = '"team": "t", "channel": "c", "user": "ada", "message": "hi"'
+    (tmp_path / "import.jsonl").write_text(f'{{"type": "post", "post": {{{post}, "create_at": {written}}}}}\n')
+    (message,) = drawn("mattermost-bulk", tmp_path / "import.jsonl").messages
+    assert message.ts is not None
+    assert message.ts.isoformat() == "2023-11-14T22:13:20+00:00"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -378,3 +379,10 @@ def test_damaged_documents_never_cost_another(rows: list[bytes]) -> None:
     last = said("last", msg="after")
     read = read_lines([*rows, {**last, "rid": "unharmed"}])
     assert [m.text for m in read.messages if m.channel.id == "unharmed"] == ["after"]
+
+
+def test_an_address_made_to_be_slow_is_not(rocket) -> None:
+    began = time.process_time()
+    written = "[](" + "?msg=" * 100_000
+    assert rocket(said(msg=written)).messages[0].text.startswith("[](?msg=")
+    assert time.process_time() - began < 10

@@ -420,3 +420,28 @@ def test_guests_are_known_as_such_and_as_members_of_the_public_channels_they_are
     read = slack({"users.json": users, "channels.json": channels, DAY: [said("hello")]})
     assert [u.kind for u in read.of(UserEvent)] == ["user", "external"]
     assert [(m.channel, m.user) for m in read.of(MembershipEvent)] == [("C1", "U2")]
+
+
+@pytest.mark.parametrize("ts", ["1704190000.000100136", "1.7041900000001E9", "1704190000.0001"])
+def test_a_timestamp_that_passed_through_a_double_is_the_one_it_was(slack, ts: str) -> None:
+    assert [m.id for m in slack({DAY: [said("hello", ts)]}).messages] == ["1704190000.000100"]
+
+
+def test_a_private_channel_among_the_public_ones_is_private_however_it_says_so(slack) -> None:
+    rows = [{"id": "C1", "name": "a", "is_private": "true"}, {"id": "C2", "name": "b", "is_private": 1}]
+    assert [channel.type for channel in slack({"channels.json": rows}).channels] == ["private", "private"]
+
+
+def test_a_bot_without_a_name_in_its_message_has_that_of_its_user(slack) -> None:
+    users = [*USERS, {"id": "U7", "is_bot": True, "profile": {"real_name": "Deploy", "bot_id": "B7"}}]
+    row = {**said("done"), "user": None, "bot_id": "B7", "subtype": "bot_message"}
+    (message,) = slack({"users.json": users, DAY: [row]}).messages
+    assert (message.sender.id, message.sender.name) == ("B7", "Deploy")
+
+
+def test_a_channel_in_two_lists_is_read_by_those_whom_the_narrower_one_names(slack) -> None:
+    row = {"id": "C0001", "name": "ops", "members": ["U0ADA"]}
+    read = slack({"channels.json": [{**row, "updated": 1700000000}], "groups.json": [row]})
+    public, private = sorted(read.channels, key=lambda channel: number(channel.version))
+    assert (public.type, private.type) == ("public", "private")
+    assert [member.user for member in read.members] == ["U0ADA"]

@@ -97,6 +97,9 @@ def from_files(folder: Path, files: dict[str, Any], reader=history, **options: A
         (happened("pin_added", channel_id="C0001"), "other-event"),
         (happened("a_thing_of_next_year"), "other-event"),
         (happened("reaction_added", user="U1", reaction="x", item={"type": "file", "file": "F1"}), "other-item"),
+        (wrapped(said("for you alone", is_ephemeral=True)), "ephemeral"),
+        (changed(said("for you alone", is_ephemeral=True), {}), "ephemeral"),
+        (wrapped(said("", files=[None, {}])), "empty"),
         (wrapped(said(subtype="message_replied", message={})), "thread-notice"),
         (wrapped(said("")), "empty"),
     ],
@@ -104,6 +107,11 @@ def from_files(folder: Path, files: dict[str, Any], reader=history, **options: A
 def test_what_states_nothing_is_ignored_by_its_reason(payload: Any, reason: str) -> None:
     read = drawn(payload, channel="C0001")
     assert (read.events, dict(read.report.ignored)) == ([], {reason: 1})
+
+
+def test_a_reaction_to_a_file_is_ignored_though_it_names_no_channel() -> None:
+    payload = happened("reaction_added", user="U1", reaction="x", item={"type": "file", "file": "F1"})
+    assert dict(drawn(payload).report.ignored) == {"other-item": 1}
 
 
 @pytest.mark.parametrize(
@@ -681,3 +689,120 @@ def test_every_kind_of_fact_was_looked_at() -> None:
     }
     row = {"id": "C1", "name": "x", "is_mpim": True, "members": ["U1"]}
     assert {type(event) for event in drawn(*SEEDS, {"ok": True, "channels": [row]}).events} == kinds
+
+
+# ------------------------------------------------------------------------------------- what reviewers brought
+
+
+def card(**more: Any) -> dict[str, Any]:
+    return said("", bot_id="B1", subtype="bot_message", attachments=[more])
+
+
+@pytest.mark.parametrize(
+    ("after", "before"),
+    [
+        (card(text="Accepted"), card(text="Accept?")),
+        (
+            said("", blocks=[{"type": "header", "text": {"type": "plain_text", "text": "done"}}]),
+            said("", blocks=[{"type": "header", "text": {"type": "plain_text", "text": "running"}}]),
+        ),
+    ],
+)
+def test_a_card_that_an_app_replaced_stands_over_what_was_before(after: dict[str, Any], before: dict[str, Any]) -> None:
+    (now,) = drawn(changed(after, before)).messages
+    assert number(now.version) > number(drawn(wrapped(before)).messages[0].version)
+
+
+def test_a_preview_that_slack_added_beside_a_card_is_no_change() -> None:
+    preview = {"from_url": "https://a.example", "text": "A"}
+    after = {**card(text="see"), "attachments": [{"text": "see"}, preview]}
+    assert drawn(changed(after, card(text="see"))).messages[0].version == "0"
+
+
+def test_what_search_finds_in_closed_conversations_is_a_message_with_its_thread_and_their_names() -> None:
+    people = {"ok": True, "members": [{"id": "U9", "profile": {"real_name": "Joe Kim"}}]}
+    address = "https://acme.slack.com/archives/D1/p1704190000000100?thread_ts=1704180000.000100&cid=D1"
+    direct = {"type": "im", "user": "U9", "ts": TS, "text": "hi", "permalink": address}
+    found = [
+        {**direct, "channel": {"id": "D1", "name": "U9", "is_im": True, "user": "U9"}},
+        {**direct, "type": "group", "channel": {"id": "G1", "name": "closed", "is_private": True}, "permalink": ""},
+        {**direct, "channel": {"id": "D2", "name": "U8", "is_im": True, "user": "U8"}, "permalink": None},
+    ]
+    read = drawn({"ok": True, "query": "hi", "messages": {"matches": found}}, people, workspace="T1")
+    shown = [(m.channel.id, m.channel.name, m.channel.type, m.reply_to) for m in read.messages]
+    assert shown == [
+        ("D1", "Joe Kim", "dm", "1704180000.000100"),
+        ("G1", "closed", "private", None),
+        ("D2", None, "dm", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ({"is_private": "true"}, "private"),
+        ({"is_private": 1}, "private"),
+        ({"is_private": "false"}, "public"),
+        ({"is_private": None}, "public"),
+        ({"is_mpim": "true"}, "group_dm"),
+        ({"is_im": "1"}, "dm"),
+    ],
+)
+def test_flags_that_a_table_wrote_in_words_open_no_closed_channel(flags: dict[str, Any], kind: str) -> None:
+    row = {"id": "C1", "name": "ops", "is_channel": True, **flags}
+    assert [channel.type for channel in drawn({"ok": True, "channels": [row]}).channels] == [kind]
+
+
+@pytest.mark.parametrize(
+    ("sign", "kind"), [("is_restricted", "external"), ("is_stranger", "external"), ("is_bot", "bot")]
+)
+def test_a_guest_that_a_table_tells_of_in_words_is_a_guest(sign: str, kind: str) -> None:
+    row = {"id": "U1", "profile": {"real_name": "Gu"}, sign: "true", "deleted": "false"}
+    (user,) = drawn({"ok": True, "members": [row]}).users
+    assert (user.kind, user.present) == (kind, True)
+
+
+def test_a_channel_whose_flag_nobody_can_read_has_no_stated_type() -> None:
+    row = {"id": "C1", "name": "ops", "is_channel": True, "is_private": "perhaps"}
+    assert drawn({"ok": True, "channels": [row]}).channels == []
+
+
+def test_who_adds_a_bot_or_speaks_through_an_app_stays_a_person() -> None:
+    people = {"ok": True, "members": [{"id": "U0ADA", "profile": {"real_name": "Ada"}}]}
+    added = page(said("added an integration", subtype="bot_add", bot_id="B1"), said("via an app", "2.0", bot_id="B1"))
+    assert [m.sender.kind for m in drawn(people, added).messages] == ["user", "user"]
+    assert [m.sender.kind for m in drawn(added).messages] == ["user", "bot"]
+
+
+def test_a_bot_is_called_by_the_name_of_its_user() -> None:
+    people = {"ok": True, "members": [{"id": "U7", "is_bot": True, "profile": {"real_name": "Deploy", "bot_id": "B7"}}]}
+    (message,) = drawn(page(said("<@B7> is here", user=None, bot_id="B7")), people).messages
+    assert (message.sender.id, message.sender.name, message.text) == ("B7", "Deploy", "@Deploy is here")
+
+
+def test_a_chain_of_changed_ids_takes_no_time() -> None:
+    reader, report = SlackPayloads(Given()), Report()
+    for n in range(3000):
+        moved = happened("channel_id_changed", old_channel_id=f"C{n}", new_channel_id=f"C{n + 1}")
+        reader.learn(moved)
+    found = [e for n in range(3000) for e in reader.read(wrapped({**said(), "channel": f"C{n}"}), report, "raw")]
+    assert {m.channel.id for m in found if isinstance(m, MessageEvent)} == {"C3000"}
+
+
+def test_a_group_that_changed_a_thousand_times_is_followed_in_no_time_in_any_order() -> None:
+    whole = {"id": "S1", "handle": "ops", "users": ["U0"], "date_update": 1}
+    sent = [happened("subteam_created", subteam=whole)]
+    for n in range(1, 1500):
+        came, went = [f"U{n}"], [f"U{n - 5}"] if n > 5 else []
+        sent.append(
+            happened(
+                "subteam_members_changed", subteam_id="S1", added_users=came, removed_users=went, date_update=n + 1
+            )
+        )
+    ways = [{e.version: e.members for e in drawn(*way).of(GroupEvent)} for way in (sent, sent[::-1])]
+    assert ways[0] == ways[1]
+    assert ways[0]["1500"] == ("U0", "U1495", "U1496", "U1497", "U1498", "U1499")
+
+
+def test_a_sender_that_a_pipeline_wrote_as_an_object_is_known_by_its_id() -> None:
+    assert drawn(page(said(user={"id": "U0ADA", "name": "ada"}))).messages[0].sender.id == "U0ADA"

@@ -113,6 +113,8 @@ RICH_CELL = {
         ),
         ({"type": "image", "title": plain("Chart"), "alt_text": "sales"}, "Chart\nsales"),
         ({"type": "markdown", "text": "**as** typed"}, "**as** typed"),
+        ({"type": "markdown", "text": "**a** [b](https://c) <@U404|kim> a<b>"}, "**a** [b](https://c) @kim a<b>"),
+        ({"type": "of next year", "title": "Task &amp; plan", "text": "said so"}, "Task & plan\nsaid so"),
         ({"type": "table", "rows": [[{"type": "raw_text", "text": "a"}, RICH_CELL], "x", [7]]}, "a | @Ada Quill"),
         ({"type": "card_of_next_year", "title": plain("T"), "body": mrkdwn("B")}, "T\nB"),
         ({"type": "divider"}, ""),

@@ -32,6 +32,8 @@ def shown(html: str, *mentions: dict[str, object], **names: str) -> str:
         ("<h1>Title</h1>text<hr>more", "Title\ntext\nmore"),
         ("<ul><li>x<ul><li>y</li></ul></li><li>z</li></ul>", "- x\n  - y\n- z"),
         ("<ol><li>one<li>two</ol>", "1. one\n2. two"),
+        ('<ol start="3"><li>three<li>four</ol>', "3. three\n4. four"),
+        ('<ol start="-x"><li>one</ol>', "1. one"),
         ("<table><tr><td>a</td><td>b&nbsp;</td></tr><tr><th>c<td>d</table>", "a | b\nc | d"),
         ("<blockquote><p>q1</p><p>q2</p></blockquote>mine", "> q1\n> q2\nmine"),
         ("see <code>a &lt;b&gt;</code>", "see `a <b>`"),

@@ -404,3 +404,46 @@ def test_other_files_are_not_recognised(raw: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(raw)
     assert not payloads.graph.recognises(tmp_path)
     assert not payloads.notifications.recognises(tmp_path)
+
+
+def test_a_page_that_is_an_error_is_refused_with_its_code() -> None:
+    read = taken({"error": {"code": "Forbidden", "message": "Missing scope"}})
+    assert [(refusal.reason, refusal.detail) for refusal in read.report.refusals] == [("error-page", "Forbidden")]
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_where_two_pages_differ_the_one_that_lets_fewer_people_in_stands(turn: int) -> None:
+    rooms = [
+        of(f"teams('{TEAM}')/channels", {"id": ROOM, "displayName": "a", "membershipType": "standard"}),
+        of(f"teams('{TEAM}')/channels", {"id": "19:p@thread.tacv2", "displayName": "p", "membershipType": "private"}),
+        of(f"teams('{TEAM}')/channels", {"id": "19:p@thread.tacv2", "displayName": "p", "membershipType": "standard"}),
+    ]
+    teams = [of("teams", {"id": TEAM, "displayName": "T", "visibility": seen}) for seen in ("public", "private")]
+    guest = {"id": ADA, "displayName": "Ada", "userPrincipalName": "ada_x#EXT#@y"}
+    people = [of("users", guest), of("users", {"id": ADA, "displayName": "Ada", "mail": "ada@x"})]
+    read = taken(*rooms[::turn], teams[0], *people[::turn])
+    types = {channel.id: channel.type for channel in read.channels}
+    assert types == {ROOM: "public", "19:p@thread.tacv2": "private"}
+    assert {user.kind for user in read.users} == {"external"}
+    assert {channel.type for channel in taken(*rooms, *teams[::turn]).channels} == {"private"}
+
+
+def test_a_guest_is_known_by_his_role_where_the_list_of_users_does_not_say() -> None:
+    users, members = of("users", {"id": BRAM, "displayName": "Bram"}), of(f"teams('{TEAM}')/members")
+    members["value"] = [member(BRAM, roles=["guest"])]
+    assert [user.kind for user in taken(users, members).users] == ["external"]
+    assert taken(page(message(**{"from": person(BRAM)})), users, members).messages[0].sender.kind == "external"
+
+
+def test_a_list_whose_last_page_is_missing_is_a_gap_whatever_the_order_of_pages(tmp_path: Path) -> None:
+    def gaps(name: str, *pages: Any) -> list[tuple[str, str]]:
+        (tmp_path / name).write_text(json.dumps(pages))
+        report = Report()
+        list(payloads.graph.read(tmp_path / name, report))
+        return [(gap.reason, gap.origin) for gap in report.gap_examples]
+
+    listing = f"chats('{CHAT}')/messages"
+    first = of(listing, message(chat=True), **{"@odata.nextLink": "https://graph.microsoft.com/more"})
+    last = of(listing, message(chat=True, id=REPLY))
+    assert gaps("first.json", first) == [("more-pages", listing)]
+    assert gaps("whole.json", first, last) == gaps("turned.json", last, first) == []

@@ -219,3 +219,39 @@ def test_whatever_a_record_holds_there_is_an_account_of_it(value: bytes, key: by
     assert parts
     assert all(isinstance(part, Payload | Tombstone | IgnoredError | RejectedError) for part in parts)
     assert all(isinstance(part.value, dict) for part in parts if isinstance(part, Payload))
+
+
+def test_values_and_keys_in_base64_are_read() -> None:
+    def packed(text: str) -> bytes:
+        return base64.b64encode(text.encode())
+
+    assert found(packed(json.dumps(ROW))) == [ROW]
+    assert found(None, packed("slack:T1:C1:1704190000.000100")) == [
+        Tombstone("slack", "T1", "C1", "1704190000.000100"),
+    ]
+    assert found(packed("no JSON at all")) == [("RejectedError", "not-json")]
+    assert found(b"1234567890123456") == [("RejectedError", "not-an-object")]
+
+
+def test_a_cloud_event_without_a_value_ends_the_message_that_its_subject_names() -> None:
+    told = {"ce_specversion": "1.0", "ce_type": "chat.message.deleted", "ce_source": "/slack/T1"}
+    ended = Tombstone("slack", "T1", "C1", "1704190000.000100")
+    assert found(None, b"k", **told, ce_subject="C1/1704190000.000100") == [ended]
+    assert found(None, None, **told) == [("IgnoredError", "null-value")]
+
+
+@pytest.mark.parametrize(("gone", "deleted"), [("2024-01-02T10:00:00Z", True), (None, False), ("", False)])
+def test_a_row_that_airbyte_saw_go_is_deleted(gone: str | None, *, deleted: bool) -> None:
+    data = {**ROW, "_ab_cdc_deleted_at": gone, "_ab_cdc_lsn": 1}
+    (part,) = unwrapped(record({"type": "RECORD", "record": {"stream": "slack_messages", "data": data}}))
+    assert isinstance(part, Payload)
+    assert (part.value, part.deleted) == (ROW, deleted)
+
+
+def test_a_row_in_the_json_of_avro_is_read_without_the_names_of_its_types() -> None:
+    typed = {"db.public.slack_messages.Value": {key: {"string": value} for key, value in ROW.items()}}
+    row = {"before": None, "after": typed, "source": {"table": "slack_messages"}, "op": "c", "ts_ms": {"long": 5}}
+    assert found(row) == [ROW]
+    (gone,) = unwrapped(record({**row, "before": typed, "after": None, "op": "d"}))
+    assert isinstance(gone, Payload)
+    assert (gone.value, gone.deleted, gone.at) == (ROW, True, 5000)

@@ -56,24 +56,19 @@ def recognises(path: Path) -> bool:
 
 def _files(archive: Archive, path: Path, report: Report) -> list[Entry]:
     named = [entry for entry in archive.entries if archive.is_file or entry.name.lower().endswith(_FILES)]
-    files = [entry for entry in named if not entry.swollen and _looks(entry)]
-    if not files:
+    looks = [(entry, None if entry.swollen else _looks(entry)) for entry in named]
+    if not any(looked for _, looked in looks):
         raise SourceError(f"{path}: no file with guild, channel and messages; expected {EXPECTED}")
-    for entry in (entry for entry in named if entry.swollen):
-        report.reject("too-large", f"unpacks to {entry.size} bytes", archive.origin(entry))
-    if others := len(archive.entries) - len(files) - sum(entry.swollen for entry in named):
-        report.skipped["not-an-export-file"] += others
-    report.entries_total += len(files)
-    report.bytes_total += sum(entry.size for entry in files)
-    return files
+    # One that cannot be looked at may have been an export: it is counted as lost and not passed over.
+    return archive.taken([entry for entry, looked in looks if looked is not False], report, "not-an-export-file")
 
 
-def _looks(entry: Entry) -> bool:
-    """Whether a file begins as the exporter begins its files."""
+def _looks(entry: Entry) -> bool | None:
+    """Whether a file begins as the exporter begins its files; None where its beginning is damaged."""
     try:
         head = next(chunks(unpacked(entry)), b"")[:_HEAD]
     except EOFError:
-        return False
+        return None
     return b'"channel"' in head and b'"messages"' in head and (b'"guild"' in head or b'"exportedAt"' in head)
 
 
@@ -92,6 +87,8 @@ class _Reader:
             head, rows = listed(entry, "messages", origin, self._report)
         except RejectedError as error:
             self._report.reject(error.reason, error.detail, origin)
+            if error.reason == "truncated-file":
+                self._report.gap(error.reason, origin)
             return
         place, known_at = self._place(head), _known_at(head)
         if place.channel:

@@ -15,9 +15,9 @@ POLLS = ("m.poll.start", "org.matrix.msc3381.poll.start")
 
 _FALLBACK = re.compile(r"\A> (?:\* )?<@[^>\n]*>[^\n]*(?:\n>[^\n]*)*(?:\n\n?|\Z)")
 """What older clients put before a reply: whom it answers and the words. A quotation without a name is the author's."""
-_REPLY_HTML = re.compile(r"<mx-reply>.*?</mx-reply>", re.DOTALL | re.IGNORECASE)
-_PILL = re.compile(r"""href\s*=\s*["']https://matrix\.to/#/([^"'?/]+)[^"']*["']""", re.IGNORECASE)
-_HREF = re.compile(r"""<a\s[^>]*href\s*=\s*["']([a-z][a-z0-9+.-]*://[^"']+)["']""", re.IGNORECASE)
+_REPLY_BEGINS, _REPLY_ENDS = (re.compile(f"<{sign}mx-reply>", re.IGNORECASE) for sign in ("", "/"))
+_PILL = re.compile(r"""href\s*=\s*["']https://matrix\.to/#/([^"'?/]{1,1000})""", re.IGNORECASE)
+_HREF = re.compile(r"""<a\s[^<>]*href\s*=\s*["']([a-z][a-z0-9+.-]*://[^"'<>]+)["']""", re.IGNORECASE)
 _FILES: dict[str, Literal["image", "file"]] = {
     "m.image": "image",
     "m.file": "file",
@@ -96,8 +96,15 @@ def mentions_of(content: Row) -> tuple[Mention, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _own(html: str) -> str:
+    """The HTML without the quotation that a reply repeats."""
+    begins = _REPLY_BEGINS.search(html)
+    ends = _REPLY_ENDS.search(html, begins.end()) if begins else None
+    return html[: begins.start()] + html[ends.end() :] if begins and ends else html
+
+
 def _pills(html: str) -> Iterator[Mention]:
-    for target in _PILL.findall(_REPLY_HTML.sub("", html)):
+    for target in _PILL.findall(_own(html)):
         name = unquote(target)
         if name.startswith("@") and ":" in name:
             yield Mention(id=name)
@@ -105,14 +112,14 @@ def _pills(html: str) -> Iterator[Mention]:
 
 def rooms_named(content: Row) -> tuple[Mention, ...]:
     """The rooms that the message links to, by id or address."""
-    targets = _PILL.findall(_REPLY_HTML.sub("", words_of(content, "formatted_body")))
+    targets = _PILL.findall(_own(words_of(content, "formatted_body")))
     rooms = (name for target in targets if (name := unquote(target))[:1] in ("!", "#") and len(name) > 1)
     return tuple(Mention(type="channel", id=room) for room in dict.fromkeys(rooms))
 
 
 def links_of(content: Row) -> tuple[Link, ...]:
     """Addresses that the message links to, but for those of people and rooms."""
-    found = _HREF.findall(_REPLY_HTML.sub("", words_of(content, "formatted_body")))
+    found = _HREF.findall(_own(words_of(content, "formatted_body")))
     return tuple(Link(url=url) for url in dict.fromkeys(found) if not url.startswith("https://matrix.to/"))
 
 

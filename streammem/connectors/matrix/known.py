@@ -37,6 +37,7 @@ class Known:
     _targets: set[str] = field(default_factory=set)
     _edits: dict[str, dict[str, _Edit]] = field(default_factory=dict)
     _rooms: dict[str, Rooms] = field(default_factory=dict)
+    _standing: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def rooms(self, room: str) -> Rooms:
         """The rooms of a workspace, which is the server in the room's id when none is given."""
@@ -46,6 +47,7 @@ class Known:
     def learn(self, event: Row, room: str) -> None:
         name, ts, sender = text_of(event, "event_id"), count_of(event, "origin_server_ts"), text_of(event, "sender")
         relation = relation_of(row_of(event, "content"))
+        self._standing.clear()
         self.rooms(room).learn(event, room)
         if target := redacts(event):
             self._redact(target, ts)
@@ -66,14 +68,23 @@ class Known:
 
         That is when a later edit was taken back.
         """
-        edits, original = self._edits.get(message, {}), self.originals.get(message)
-        undone = [self.redacted[name] for name in edits if name in self.redacted]
+        if message not in self._edits:
+            return 0
+        if message not in self._standing:
+            self._standing[message] = self._standing_of(message)
+        standing, undone = self._standing[message]
+        return undone if edited == standing else 0
+
+    def _standing_of(self, message: str) -> tuple[int, int]:
+        """When the edit that stands was made, and when the last one was taken back; 0 for none."""
+        edits, original = self._edits[message], self.originals.get(message)
+        undone = (self.redacted[name] for name in edits if name in self.redacted)
         standing = (
             edit.ts
             for name, edit in edits.items()
             if name not in self.redacted and (original is None or original.sender == edit.sender)
         )
-        return max(undone, default=0) if edited == max(standing, default=0) else 0
+        return max(standing, default=0), max(undone, default=0)
 
 
 def redacts(event: Row) -> str:

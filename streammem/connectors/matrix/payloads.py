@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from streammem.connectors.archive import opened
-from streammem.connectors.connector import NOTHING, Given
+from streammem.connectors.connector import Given
 from streammem.connectors.fields import Row, as_list, as_row, row_of, text_of
 from streammem.connectors.matrix.known import Known
 from streammem.connectors.matrix.message import Reading
@@ -64,23 +62,6 @@ def _synced(row: Row) -> Iterator[tuple[Any, str]]:
             yield from ((event, room) for event in as_list(row_of(row_of(joined, room), part).get("events")))
 
 
-class _Twice(PayloadFiles):
-    """Files whose payloads are learned from twice: an edit may stand before or behind its original."""
-
-    def read(self, path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
-        with opened(path, report, single=True) as archive:
-            files = self._files(archive, path, report)
-            payloads = self.make(given)
-            for entry in (*files, *files):
-                for _, payload in self._payloads(entry, "", Report()):
-                    payloads.learn(payload)
-            for entry in files:
-                for origin, payload in self._payloads(entry, archive.origin(entry), report):
-                    yield from payloads.read(payload, report, origin)
-                report.entries_done += 1
-                report.bytes_done += entry.size
-
-
 def looks(payload: Any) -> bool:
     """Whether a payload is an event of Matrix or a page that begins with one."""
     row = as_row(payload)
@@ -90,6 +71,7 @@ def looks(payload: Any) -> bool:
     return all(text_of(row, key) for key in ("type", "event_id", "sender")) and "content" in row
 
 
-_FILES = _Twice(expected=EXPECTED, make=MatrixPayloads, looks=looks, lists=LISTS)
+# An edit may stand before or behind its original.
+_FILES = PayloadFiles(expected=EXPECTED, make=MatrixPayloads, looks=looks, lists=LISTS, lessons=2)
 read = _FILES.read
 recognises = _FILES.recognises

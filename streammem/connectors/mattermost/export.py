@@ -11,10 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from streammem.connectors.archive import Archive, Entry, lines, opened
+from streammem.connectors.archive import Archive, Entry, opened
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.fields import Row, as_list, row_of, text_of
-from streammem.connectors.json_rows import RECORD_LIMIT, loads
+from streammem.connectors.json_rows import RECORD_LIMIT, loads, numbered_lines
 from streammem.connectors.mattermost.directory import (
     Known,
     bot_events,
@@ -53,12 +53,12 @@ def read(path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
         files = _files(archive, path, report)
         known = Known()
         for entry in files:
-            for _, raw in _lines(entry, "", Report()):
+            for _, raw in numbered_lines(entry, "", Report()):
                 known.learn(_quietly(raw))
         teams = list(known.open_teams)
         reader = _Reader(known, given.workspace or (teams[0] if len(teams) == 1 else path.stem), report)
         for entry in files:
-            for origin, raw in _lines(entry, archive.origin(entry), report):
+            for origin, raw in numbered_lines(entry, archive.origin(entry), report):
                 yield from reader.line(raw, origin)
             report.entries_done += 1
             report.bytes_done += entry.size
@@ -149,36 +149,18 @@ def _files(archive: Archive, path: Path, report: Report) -> list[Entry]:
     if not files:
         raise SourceError(f"{path}: no lines of a bulk export in it; expected {EXPECTED}")
     swollen = [entry for entry in named if entry.swollen and len(entry.parts) == top]
-    for entry in swollen:
-        report.reject("too-large", f"unpacks to {entry.size} bytes", archive.origin(entry))
-    if others := len(archive.entries) - len(files) - len(swollen):
-        report.skipped["not-a-bulk-file"] += others
-    report.entries_total += len(files)
-    report.bytes_total += sum(entry.size for entry in files)
-    return files
+    return archive.taken([*files, *swollen], report, "not-a-bulk-file")
 
 
 def _looks(entry: Entry) -> bool:
     """Whether one of the first lines is of a bulk export: it names its type, and holds an object of that name."""
-    rows = (_quietly(raw) for _, raw in islice(_lines(entry, "", Report()), _PEEKED))
+    rows = (_quietly(raw) for _, raw in islice(numbered_lines(entry, "", Report()), _PEEKED))
     return any(map(_is_line, rows))
 
 
 def _is_line(row: Any) -> bool:
     kind = row.get("type") if isinstance(row, dict) else None
     return isinstance(kind, str) and kind in _KINDS and isinstance(row.get(kind), int if kind == "version" else dict)
-
-
-def _lines(entry: Entry, origin: str, report: Report) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file with their place. A damaged file gives what stands before the damage."""
-    number = 0
-    try:
-        for number, raw in enumerate(lines(entry, RECORD_LIMIT), 1):
-            if raw.strip():
-                yield f"{origin}#{number}", raw
-    except EOFError as error:
-        report.reject("truncated-file", str(error), f"{origin}#{number + 1}")
-        report.gap("truncated-file", origin)
 
 
 def _decoded(raw: bytes) -> Row:

@@ -85,14 +85,8 @@ def _files(archive: Archive, path: Path, report: Report) -> list[_File]:
     named = [_File(entry, _collection(archive, entry)) for entry in archive.entries if _is_named(archive, entry)]
     if not any(file.collection in ("", "message") or archive.is_file for file in named):
         raise SourceError(_what_is_wrong(path, archive.entries))
-    report.skipped["other-file"] += len(archive.entries) - len(named)
-    report.skipped = +report.skipped
-    for file in named:
-        if file.entry.swollen:
-            report.reject("too-large", f"unpacks to {file.entry.size} bytes", archive.origin(file.entry))
+    archive.taken([file.entry for file in named], report, "other-file")
     files = [file for file in named if not file.entry.swollen]
-    report.entries_total += len(files)
-    report.bytes_total += sum(file.entry.size for file in files)
     return sorted(files, key=lambda file: (_READ_IN_ORDER.index(file.collection), file.entry.name))
 
 

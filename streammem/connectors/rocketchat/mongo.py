@@ -10,7 +10,15 @@ from typing import Any
 
 from streammem.connectors.archive import Entry, chunks, lines, unpacked
 from streammem.connectors.fields import Row
-from streammem.connectors.json_rows import RECORD_LIMIT, CutShortError, elements, first_sign, loads, rows
+from streammem.connectors.json_rows import (
+    RECORD_LIMIT,
+    CutShortError,
+    elements,
+    first_sign,
+    loads,
+    numbered_lines,
+    rows,
+)
 from streammem.connectors.jsonl_rows import time_of
 from streammem.connectors.report import Report
 from streammem.core.events import micros, moment
@@ -66,13 +74,13 @@ def documents(entry: Entry, origin: str, report: Report) -> Iterator[Place]:
     """
     plain = unpacked(entry)
     if not plain.name.lower().endswith(".json"):
-        yield from _objects(_lines(entry, origin, report), origin, report)
+        yield from _objects(numbered_lines(entry, origin, report), report)
     elif first_sign(plain) == "[":
         yield from ((f"{origin}#{index}", row) for index, row in rows(plain, origin, report))
     elif _first_line(plain) == b"{":
-        yield from _objects(_spread(plain, origin, report), origin, report)
+        yield from _objects(_spread(plain, origin, report), report)
     else:
-        yield from _objects(_lines(entry, origin, report), origin, report)
+        yield from _objects(numbered_lines(entry, origin, report), report)
 
 
 def _first_line(plain: Entry) -> bytes:
@@ -83,36 +91,20 @@ def _first_line(plain: Entry) -> bytes:
         return b""
 
 
-def _lines(entry: Entry, origin: str, report: Report) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    try:
-        for number, raw in enumerate(lines(entry, RECORD_LIMIT), 1):
-            if raw.strip():
-                yield number, raw
-    except EOFError as error:
-        _cut_short(error, f"{origin}#{number + 1}", origin, report)
-
-
-def _spread(plain: Entry, origin: str, report: Report) -> Iterator[tuple[int, bytes]]:
+def _spread(plain: Entry, origin: str, report: Report) -> Iterator[tuple[str, bytes]]:
     """Documents one after the other, read as the list that they would be in brackets."""
     number = 0
     whole = itertools.chain([b"["], chunks(plain), [b"]"])
     try:
         for number, raw in enumerate(elements(whole), 1):
             if raw != codecs.BOM_UTF8:
-                yield number, raw
+                yield f"{origin}#{number}", raw
     except CutShortError as error:
-        _cut_short(error, f"{origin}#{number + 1}", origin, report)
+        report.cut_short(str(error), f"{origin}#{number + 1}", origin)
 
 
-def _cut_short(error: Exception, place: str, origin: str, report: Report) -> None:
-    report.reject("truncated-file", str(error), place)
-    report.gap("truncated-file", origin)
-
-
-def _objects(found: Iterator[tuple[int, bytes]], origin: str, report: Report) -> Iterator[Place]:
-    for number, raw in found:
-        place = f"{origin}#{number}"
+def _objects(found: Iterator[tuple[str, bytes]], report: Report) -> Iterator[Place]:
+    for place, raw in found:
         try:
             document = loads(raw)
         except ValueError as error:

@@ -12,7 +12,7 @@ from streammem.connectors.fields import Row, as_list, count_of, row_of, rows_of,
 from streammem.connectors.rocketchat.mongo import id_of
 from streammem.records import Attachment, Link
 
-_INVISIBLE_LINK = re.compile(r"\[[ \u200b]*\]\([^()\s]*\?msg=[^()\s]*\)[ \n]?")
+_INVISIBLE_LINK = re.compile(r"\[[ \u200b]*\]\((?=[^()\s]*\?msg=)[^()\s]*+\)[ \n]?")
 """How the client writes what it quotes: a link without a label in front of the words."""
 _UPLOAD = re.compile(r"/file-upload/([^/?#]+)")
 _MEDIA = ("image_url", "audio_url", "video_url")

@@ -26,6 +26,11 @@ def is_quote(card: Row) -> bool:
     return card.get("is_share") is True or card.get("is_msg_unfurl") is True
 
 
+def is_unfurl(card: Row) -> bool:
+    """Whether Slack (or an app that it asked) added an attachment to show where a link leads."""
+    return is_quote(card) or bool(text_of(card, "from_url", "original_url", "app_unfurl_url", "service_name"))
+
+
 def forwarded_of(row: Row, names: Names) -> Forwarded | None:
     """The message that a message without words of its own passes on."""
     shared = next(filter(is_quote, rows_of(row, "attachments")), None)
@@ -47,7 +52,8 @@ def attachments_of(row: Row, names: Names, *, told: bool, passed_on: bool) -> tu
     cards = [*rows_of(row, "attachments")]
     files = [*_files(row), *(file for card in cards for file in rows_of(card, "files"))]
     read = (_card(card, names, silent=told or (passed_on and is_quote(card))) for card in cards)
-    return (*map(_file, files), *(card for card in read if card != Attachment(kind=card.kind)))
+    listed = (*map(_file, files), *read)
+    return tuple(attachment for attachment in listed if attachment != Attachment(kind=attachment.kind))
 
 
 def _files(row: Row) -> Iterator[Row]:
@@ -94,7 +100,7 @@ def _card(card: Row, names: Names, *, silent: bool) -> Attachment:
     text = "" if silent else reading.quoted(card) if is_quote(card) else reading.attachment(card)
     return Attachment(
         name=unescape(text_of(card, "title")) or None,
-        kind="unfurl" if is_quote(card) or text_of(card, "from_url", "original_url", "service_name") else "card",
+        kind="unfurl" if is_unfurl(card) else "card",
         url=without_token(unescape(url)) or None,
         text=text or None,
     )

@@ -30,7 +30,7 @@ class BlockReading(Reading):
             for row in as_list(block.get("rows")):
                 yield " | ".join(self._cell(cell) for cell in as_list(row) if isinstance(cell, dict))
         elif kind == "markdown":
-            yield words_of(block, "text")
+            yield self.mrkdwn(words_of(block, "text"))
         elif kind == "call":
             yield self._call(row_of(row_of(block, "call"), "v1"))
         elif kind == "file":
@@ -65,7 +65,7 @@ class BlockReading(Reading):
         return self.link(url, name) if url else name
 
     def _composed(self, block: Row, key: str) -> str:
-        return self._object(row_of(block, key))
+        return self.mrkdwn(words_of(block, key)) or self._object(row_of(block, key))
 
     def _object(self, composed: Row) -> str:
         """A composition object: `plain_text` has entities but no tokens."""

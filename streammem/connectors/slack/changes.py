@@ -63,6 +63,8 @@ def facts_of(item: Item, workspace: str, channel: str, learned: Learned) -> Iter
     elif item.kind == "channel_id_changed":
         yield _new_id(item, workspace)
     elif (change := _CHANGES.get(item.kind)) is not None:
+        if text_of(row_of(item.row, "item"), "type") not in ("", "message"):
+            raise IgnoredError("other-item")
         if not channel:
             raise RejectedError("no-channel", f"a {item.kind} names no channel")
         yield from change(item, workspace, channel)
@@ -113,8 +115,6 @@ def _named(row: Row, workspace: str, version: str) -> Iterator[Event]:
 
 def _reaction(item: Item, workspace: str, channel: str) -> Iterator[Event]:
     target = row_of(item.row, "item")
-    if text_of(target, "type") not in ("", "message"):
-        raise IgnoredError("other-item")
     message, user, name = exact_ts(target.get("ts")), text_of(item.row, "user"), text_of(item.row, "reaction")
     if not (message and user and name):
         raise RejectedError("no-id", "a reaction names no message, no giver or no emoji")

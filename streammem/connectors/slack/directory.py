@@ -13,6 +13,13 @@ from streammem.records import ChannelEvent, ChannelType, GroupEvent, MembershipE
 
 SLACKBOT = "USLACKBOT"
 _GROUP_DM = re.compile(r"mpdm-(.+?)-\d+")
+_YES_OR_NO = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _states(row: Row, sign: str) -> bool | None:
+    """A yes or no, which tables write as words and numbers; None when it is neither."""
+    value = row.get(sign)
+    return _YES_OR_NO.get(str(value).casefold()) if isinstance(value, bool | int | str) else None
 
 
 def user_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
@@ -26,7 +33,7 @@ def user_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
         workspace=workspace,
         id=user,
         version=version_of(row.get("updated") or known_at),
-        present=row.get("deleted") is not True,
+        present=not _states(row, "deleted"),
         name=names[0] if names else None,
         aliases=tuple(names[1:]),
         kind=_kind(row, user),
@@ -47,10 +54,15 @@ def _names(row: Row, profile: Row) -> list[str]:
 
 
 def _kind(row: Row, user: str) -> SenderKind:
-    if row.get("is_bot") is True or user == SLACKBOT:
+    if _states(row, "is_bot") or user == SLACKBOT:
         return "bot"
-    outside = any(row.get(sign) is True for sign in ("is_stranger", "is_restricted", "is_ultra_restricted"))
+    outside = any(_states(row, sign) for sign in ("is_stranger", "is_restricted", "is_ultra_restricted"))
     return "external" if outside else "user"
+
+
+def bot_id_of(row: Row) -> str:
+    """The other id of a user that is a bot: the one under which its messages may come."""
+    return text_of(row_of(row, "profile"), "bot_id")
 
 
 def bot_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
@@ -62,7 +74,7 @@ def bot_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
         workspace=workspace,
         id=bot,
         version=version_of(row.get("updated") or known_at),
-        present=row.get("deleted") is not True,
+        present=not _states(row, "deleted"),
         name=name,
         kind="bot",
     )
@@ -94,20 +106,22 @@ def channel_of(
 
 def listed_type(row: Row, listed: ChannelType) -> ChannelType:
     """The type of the list a channel stands in, unless the row itself knows that fewer people may read."""
-    if row.get("is_im") is True:
+    if _states(row, "is_im"):
         return "dm"
-    if row.get("is_mpim") is True or (listed == "private" and text_of(row, "name").startswith("mpdm-")):
+    if _states(row, "is_mpim") or (listed == "private" and text_of(row, "name").startswith("mpdm-")):
         return "group_dm"
-    return "private" if row.get("is_private") is True and listed == "public" else listed
+    is_closed = _states(row, "is_private") or _states(row, "is_group")
+    return "private" if is_closed and listed == "public" else listed
 
 
 def stated_type(row: Row) -> ChannelType | None:
     """The type that a channel object states by itself; None when it does not say."""
-    if row.get("is_private") is True or row.get("is_group") is True:
+    if any(_states(row, sign) for sign in ("is_private", "is_group", "is_im", "is_mpim")):
         return listed_type(row, "private")
-    if row.get("is_im") is True or row.get("is_mpim") is True:
-        return listed_type(row, "private")
-    return "public" if row.get("is_channel") is True or row.get("is_private") is False else None
+    is_private = _states(row, "is_private")
+    if is_private is None and row.get("is_private") is not None:
+        return None
+    return "public" if is_private is False or _states(row, "is_channel") else None
 
 
 def conversation_name(row: Row, kind: ChannelType, names: Mapping[str, str]) -> str:

@@ -11,13 +11,22 @@ from functools import cached_property, partial
 from itertools import groupby, islice
 from pathlib import Path
 
+import msgspec
+
 from streammem.connectors.archive import Archive, Entry, opened
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.facts import version_of
 from streammem.connectors.fields import Row, rows_of, text_of
 from streammem.connectors.json_rows import rows
 from streammem.connectors.report import Report
-from streammem.connectors.slack.directory import channel_of, group_of, listed_type, members_of, user_of
+from streammem.connectors.slack.directory import (
+    bot_id_of,
+    channel_of,
+    group_of,
+    listed_type,
+    members_of,
+    user_of,
+)
 from streammem.connectors.slack.known import Known, Root
 from streammem.connectors.slack.message import Place, events_of, exact_ts
 from streammem.connectors.slack.threads import Threads
@@ -220,7 +229,7 @@ def _most_common(counts: Counter[str]) -> str:
 def _directory(layout: Layout, known: Known, home: str, report: Report) -> Iterator[Event]:
     """People first: direct conversations are called by who is in them."""
     for name in _USER_LISTS:
-        yield from _list(layout, name, partial(_user, home), known, report)
+        yield from _list(layout, name, partial(_user, home, known), known, report)
     for name, listed in _CHANNEL_LISTS.items():
         stated = partial(_channel_and_members, listed, home, layout.last_day, known)
         yield from _list(layout, name, stated, known, report)
@@ -236,16 +245,22 @@ def _list(
             yield from known.learned(report.counted(partial(stated, row), origin), placed.root)
 
 
-def _user(home: str, row: Row) -> list[Event]:
+def _user(home: str, known: Known, row: Row) -> list[Event]:
     if user := user_of(row, home):
+        known.name_bot(bot_id_of(row), user.name)
         return [user]
     raise RejectedError("no-id", "a user has no id")
 
 
 def _channel_and_members(listed: ChannelType, home: str, known_at: str, known: Known, row: Row) -> list[Event]:
-    if channel := channel_of(row, listed_type(row, listed), home, known_at, known.user_names):
-        return [channel, *members_of(row, channel, known.kinds)]
-    raise RejectedError("no-id", "a channel has no id")
+    channel = channel_of(row, listed_type(row, listed), home, known_at, known.user_names)
+    if channel is None:
+        raise RejectedError("no-id", "a channel has no id")
+    earlier = known.channels.get(channel.id)
+    if earlier is not None and earlier.type != channel.type:  # lists of closed channels come later and stand
+        latest = version_of(earlier.version, channel.version)
+        channel = msgspec.structs.replace(channel, version=_just_after(latest))
+    return [channel, *members_of(row, channel, known.kinds)]
 
 
 def _group(home: str, known_at: str, row: Row) -> list[Event]:

@@ -27,6 +27,11 @@ class Known:
         channels = {channel.id: channel.name for channel in self.channels.values() if channel.name}
         return Names(self.user_names, channels, self.group_names)
 
+    def name_bot(self, bot: str, name: str | None) -> None:
+        """What a bot is called under its other id, which no list states."""
+        if bot and name:
+            self.user_names.setdefault(bot, name)
+
     def learned(self, facts: list[Event], root: Root) -> list[Event]:
         """The same facts, taken note of."""
         for fact in facts:

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 from streammem.connectors.facts import version_of
 from streammem.connectors.fields import row_of, text_of
-from streammem.connectors.slack.directory import bot_of, channel_of, group_of, stated_type, user_of
+from streammem.connectors.slack.directory import bot_id_of, bot_of, channel_of, group_of, stated_type, user_of
 from streammem.connectors.slack.groups import Groups
 from streammem.connectors.slack.items import Item, channel_named
 from streammem.connectors.slack.message import exact_ts
@@ -36,6 +36,8 @@ class Learned:
         self.has_users = False
         self._marks: dict[tuple[str, str], Mark] = {}
         self._changes: dict[str, Mark] = {}
+        self._current: dict[str, str] = {}
+        self._olds: defaultdict[str, list[str]] | None = None
         self._teams: dict[str, str] = {}
         self._former: defaultdict[str, set[str]] = defaultdict(set)
         self._homes: Counter[tuple[str, str]] = Counter()
@@ -79,7 +81,8 @@ class Learned:
         if (user := user_of(item.row, "-", item.when)) is not None:
             if self._is_newest("kind", user.id, user.version, user.kind):
                 self.kinds[user.id] = user.kind
-            self._name("user", user.id, user.version, user.name or "")
+            for name in (user.id, bot_id_of(item.row)):
+                self._name("user", name, user.version, user.name or "")
 
     def _note_channel(self, item: Item) -> None:
         kind = stated_type(item.row)
@@ -103,6 +106,8 @@ class Learned:
         if old and new and old != new:
             mark = (number(version_of(item.when)), new)
             self._changes[old] = max(mark, self._changes.get(old, mark))
+            self._current.clear()
+            self._olds = None
 
     def _name(self, kind: str, name: str, version: str, value: str) -> None:
         if name and value and self._is_newest(f"{kind}-name", name, version, unescape(value)):
@@ -120,13 +125,22 @@ class Learned:
 
     def current(self, channel: str) -> str:
         """The id of a channel that is in use, after any number of changes; one that came back counts as the last."""
-        passed: list[str] = []
-        while channel in self._changes and channel not in passed:
-            passed.append(channel)
+        if channel not in self._changes:
+            return channel
+        if channel not in self._current:
+            self._follow(channel)
+        return self._current[channel]
+
+    def _follow(self, channel: str) -> None:
+        """Work out where a channel, and all that it passes, ends."""
+        passed: dict[str, int] = {}
+        while channel in self._changes and channel not in passed and channel not in self._current:
+            passed[channel] = len(passed)
             channel = self._changes[channel][1]
+        end = self._current.get(channel, channel)
         if channel in passed:
-            return max(self._changes[each] for each in passed[passed.index(channel) :])[1]
-        return channel
+            end = max(self._changes[each] for each in [*passed][passed[channel] :])[1]
+        self._current.update(dict.fromkeys(passed, end))
 
     def workspace(self, channel: str, team: str) -> str:
         """The workspace of a channel, empty when nobody names one: the same whichever installation delivered it."""
@@ -138,7 +152,11 @@ class Learned:
 
     def _ids(self, channel: str) -> list[str]:
         """All ids that a channel has had, the one in use first."""
-        return [channel, *(old for old in self._changes if old != channel and self.current(old) == channel)]
+        if self._olds is None:
+            self._olds = defaultdict(list)
+            for old in self._changes:
+                self._olds[self.current(old)].append(old)
+        return [channel, *(old for old in self._olds.get(channel, ()) if old != channel)]
 
     def home(self, *, by_speakers: bool) -> str:
         """The workspace of pages, which name none: that of most events, else of most rows of lists.

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 from streammem.connectors.facts import reactions_of
 from streammem.connectors.fields import Row, row_of, rows_of, text_of, texts_of, words_of
 from streammem.connectors.report import IgnoredError
-from streammem.connectors.slack.attachments import attachments_of, forwarded_of, is_quote
+from streammem.connectors.slack.attachments import attachments_of, forwarded_of, is_quote, is_unfurl
 from streammem.connectors.slack.blocks import BlockReading
 from streammem.connectors.slack.text import Names, is_blank, unescape
 from streammem.core.events import moment
@@ -22,12 +23,16 @@ NEVER_UNDONE = "99999999999"
 """Version of a tombstone found without the time of its deletion: above every edit, for Slack brings nothing back."""
 
 _TS = re.compile(r"(\d{1,11})(?:\.(\d{1,6}))?")
+_DOUBLE = re.compile(r"\d{1,11}\.\d{7,30}|[1-9]\.\d{1,16}[eE]\+?0?\d")
+_MICROSECOND = Decimal("0.000001")
 _EXACT_TS = re.compile(r"[1-9]\d{0,10}\.\d{6}", re.ASCII)
 _PERMALINK = re.compile(r"https://[a-z0-9-]+(?:\.enterprise)?\.slack\.com/archives/\S+")
+_THREAD = re.compile(r"[?&]thread_ts=([0-9.]{1,20})(?:&|\Z)")
 _SYSTEM_PREFIXES = ("channel_", "group_")
+_ON_BOTS = ("bot_add", "bot_remove", "bot_enable", "bot_disable")
 _SYSTEM = frozenset(
     {
-        *("bot_add", "bot_remove", "bot_enable", "bot_disable", "pinned_item", "unpinned_item"),
+        *(*_ON_BOTS, "pinned_item", "unpinned_item"),
         *("reminder_add", "reminder_delete", "app_conversation_join", "app_conversation_leave"),
         *("joiner_notification", "joiner_notification_for_inviter", "slackbot_response_disabled"),
         *("tabbed_canvas_updated", "bookmark_added", "reply_broadcast"),
@@ -56,13 +61,21 @@ class Place:
 def exact_ts(value: Any) -> str:
     """A Slack `ts` as the exact id that Slack gave: six decimals, never through a double. Empty when it is none.
 
+    A double that somebody else wrote in full, or with an exponent, still tells which one it was.
+
     >>> exact_ts("1512104434.00049"), exact_ts(1512104435), exact_ts(True)
     ('1512104434.000490', '1512104435.000000', '')
+    >>> exact_ts("1512104434.000490188"), exact_ts("1.51210443400049E9")
+    ('1512104434.000490', '1512104434.000490')
     """
     if isinstance(value, str) and _EXACT_TS.fullmatch(value):
         return value
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    match = _TS.fullmatch(text.strip()) if isinstance(text, str) and text.isascii() else None
+    if not (isinstance(text, str) and text.isascii()):
+        return ""
+    if _DOUBLE.fullmatch(text.strip()):
+        text = f"{Decimal(text.strip()).quantize(_MICROSECOND):f}"
+    match = _TS.fullmatch(text.strip())
     if match is None:
         return ""
     return f"{int(match[1])}.{(match[2] or '').ljust(6, '0')}"
@@ -77,7 +90,8 @@ def events_of(row: Row, place: Place, origin: str = "") -> Iterator[Event]:
     """The message (or its deletion) that a payload states, then its reactions.
 
     Raises RejectedError for a payload without identity, and IgnoredError for one that states nothing: no text, blocks,
-    attachments or files (`empty`), news about a thread (`thread-notice`), no message at all (`other-type`).
+    attachments or files (`empty`), shown to one person only (`ephemeral`), news about a thread (`thread-notice`), no
+    message at all (`other-type`).
     """
     subtype = text_of(row, "subtype")
     if subtype == "message_replied":
@@ -131,7 +145,10 @@ def _differs_unedited(inner: Row, before: Row) -> bool:
 
 def _substance(row: Row) -> tuple[Any, ...]:
     files = [(text_of(file, "id"), text_of(file, "mode") == "tombstone") for file in rows_of(row, "files")]
-    return words_of(row, "text"), files, row_of(row, "room")
+    reading, text = BlockReading(Names()), words_of(row, "text")
+    blocks = reading.blocks(rows_of(row, "blocks")) if is_blank(text) else ""
+    cards = [reading.attachment(card) for card in rows_of(row, "attachments") if not is_unfurl(card)]
+    return text, blocks, cards, files, row_of(row, "room")
 
 
 def _deletion(ts: str, when: str, place: Place, origin: str) -> MessageEvent:
@@ -155,6 +172,8 @@ def _said(row: Row, place: Place, origin: str, changed: str = "") -> Iterator[Ev
     if not ts:
         shown = "no ts" if row.get("ts") in (None, "") else f"ts {row.get('ts')!r:.40}"
         raise RejectedError("no-timestamp", f"a message has {shown}")
+    if row.get("is_ephemeral") is True:
+        raise IgnoredError("ephemeral")
     yield _message(row, ts, place, origin, changed)
     yield from reactions_of(row, place.workspace, place.channel.id, ts, version=ts)
 
@@ -173,7 +192,7 @@ def _message(row: Row, ts: str, place: Place, origin: str, changed: str) -> Mess
             raise IgnoredError("empty")
         kind = "call"
     edited = exact_ts(row_of(row, "edited").get("ts"))
-    root = exact_ts(row.get("thread_ts"))
+    root = exact_ts(row.get("thread_ts")) or _root_in_link(row)
     answered = root if root != ts and root else None
     return MessageEvent(
         source="slack",
@@ -230,14 +249,17 @@ def participants_of(row: Row) -> tuple[str, ...]:
 def sender_of(row: Row, subtype: str, place: Place) -> Sender:
     """Who spoke: user, else bot, else the author of a file comment; a huddle is its creator's, not Slackbot's.
 
-    The name is given only where the directory has none.
+    The name is given only where the directory has none. Whom the directory knows as a person stays one when an app
+    speaks for him, and who adds a bot is none.
     """
     host = text_of(row_of(row, "room"), "created_by") if subtype in _CALLS else ""
-    user = host or text_of(row, "user")
+    user = host or text_of(row, "user") or text_of(row_of(row, "user"), "id")
     bot = text_of(row, "bot_id")
     sender = user or bot or text_of(row_of(row, "comment"), "user") or text_of(row_of(row, "room"), "created_by")
-    name = None if sender in place.kinds else _name_of_stranger(row, is_bot=not user)
-    is_bot = not host and (bool(bot) or sender == "USLACKBOT" or subtype == "bot_message")
+    stranger = _name_of_stranger(row, is_bot=not user) or place.names.users.get(sender)
+    name = None if sender in place.kinds else stranger
+    is_app = bool(bot) and sender not in place.kinds and not subtype.startswith(_ON_BOTS)
+    is_bot = not host and (is_app or sender == "USLACKBOT" or subtype == "bot_message")
     return Sender(id=sender or None, name=name, kind="bot" if is_bot else _kind_of_person(sender, name, place))
 
 
@@ -271,6 +293,12 @@ def body_of(row: Row, reading: BlockReading) -> tuple[str, TextSource]:
         return text, "attachments"
     title = text_of(row_of(row, "assistant_app_thread"), "title")
     return (unescape(title), "text") if title else ("", "none")
+
+
+def _root_in_link(row: Row) -> str:
+    """The thread of a message that a search found: only its address tells."""
+    found = _THREAD.search(row["permalink"]) if isinstance(row.get("permalink"), str) else None
+    return exact_ts(found[1]) if found else ""
 
 
 def _permalink(row: Row, ts: str, root: str | None, place: Place) -> str | None:

@@ -14,11 +14,12 @@ from streammem.connectors.fields import as_list, row_of, text_of
 from streammem.connectors.payload_files import PayloadFiles
 from streammem.connectors.report import Report
 from streammem.connectors.slack.changes import facts_in_message, facts_of
-from streammem.connectors.slack.directory import stated_type
+from streammem.connectors.slack.directory import conversation_name, stated_type
 from streammem.connectors.slack.items import Item, channel_named, is_object_page, is_page_of_messages, items_of
 from streammem.connectors.slack.learned import SPOKEN_TYPES, Learned
 from streammem.connectors.slack.message import Place, events_of, exact_ts
 from streammem.connectors.slack.pages import Account
+from streammem.connectors.slack.text import unescape
 from streammem.errors import RejectedError
 from streammem.records import ChannelRef, Event
 
@@ -26,6 +27,8 @@ EVENTS = "slack-events"
 HISTORY = "slack-history"
 
 _LISTS = ("messages", "members", "channels", "usergroups")
+_SPOKEN = frozenset({"app_mention", "im", "mpim", "group"})
+"""Other types of messages: what is said to an app, and what a search found in closed conversations."""
 _CHANNEL_IN_NAME = re.compile(r"(?:^|[/!])([CDG](?=[A-Z]*\d)[A-Z0-9]{3,})(?=[./#!]|$)")
 """A channel's id as the name of a file or folder, as people store pages that do not say whose they are."""
 
@@ -41,8 +44,10 @@ class SlackPayloads:
         self._format = source_format
         self._account = account
         self._learned = Learned()
+        self._workspaces: dict[tuple[str, str], str] = {}
 
     def learn(self, payload: Any) -> None:
+        self._workspaces.clear()
         in_list = isinstance(payload, dict) and any(isinstance(row, dict) for row in as_list(payload.get("members")))
         for item in items_of(payload):
             if item.why is None:
@@ -64,16 +69,22 @@ class SlackPayloads:
         if item.why is not None:
             raise item.why
         channel = self._channel(item, origin)
-        workspace = self._given.workspace or self._learned.workspace(channel, item.team) or self._home
+        workspace = self._given.workspace or self._workspace(channel, item.team)
         if item.kind != "message":
             yield from facts_of(item, workspace, channel, self._learned)
         elif not channel:
             raise RejectedError("no-channel", "a message names no channel, and none was given")
         else:
-            row = {**item.row, "type": "message"} if item.row.get("type") == "app_mention" else item.row
+            row = {**item.row, "type": "message"} if text_of(item.row, "type") in _SPOKEN else item.row
             place = self._place(item, workspace, channel)
             yield from events_of(row, place, origin)
             yield from facts_in_message(row, workspace, place.channel)
+
+    def _workspace(self, channel: str, team: str) -> str:
+        """The workspace of a channel, worked out once after each learning."""
+        if (known := self._workspaces.get((channel, team))) is None:
+            known = self._workspaces[channel, team] = self._learned.workspace(channel, team) or self._home
+        return known
 
     @property
     def _home(self) -> str:
@@ -108,9 +119,14 @@ class SlackPayloads:
         if channel in self._learned.listed:
             return ChannelRef(id=channel)
         told = row_of(item.row, "channel")  # search results hold the channel itself
-        spoken = SPOKEN_TYPES.get(text_of(item.row, "channel_type"))
-        known = self._learned.types.get(item.channel) or self._learned.types.get(channel)
-        return ChannelRef(id=channel, name=text_of(told, "name") or None, type=spoken or stated_type(told) or known)
+        spoken = SPOKEN_TYPES.get(text_of(item.row, "channel_type")) or (stated_type(told) if told else None)
+        kind = spoken or self._learned.types.get(item.channel) or self._learned.types.get(channel)
+        if not told:
+            return ChannelRef(id=channel, type=kind)
+        name = conversation_name(told, kind, self._learned.names.users) if kind else ""
+        if not name and kind != "dm":  # there it is the id of the other one
+            name = unescape(text_of(told, "name"))
+        return ChannelRef(id=channel, name=name or None, type=kind)
 
 
 def _channel_in(origin: str) -> str:

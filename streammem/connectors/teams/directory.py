@@ -46,23 +46,25 @@ def learn(kind: str, row: Row, known: Known, place: Place) -> None:
     """Take note of names, kinds and of who is where."""
     if kind == "user":
         keep(known.user_names, id_of(row), text_of(row, "displayName").strip())
-        keep(known.kinds, id_of(row), _kind_of_user(row))
+        keep(known.kinds, id_of(row), _kind_of_user(row), min)  # a guest, where somebody says so
     elif kind == "team":
         keep(known.team_names, _team(row), text_of(row, "displayName", "name").strip())
-        keep(known.visibility, _team(row), text_of(row, "visibility").casefold())
+        keep(known.visibility, _team(row), text_of(row, "visibility").casefold(), min)  # private before public
     elif kind == "channel":
-        keep(known.rooms, id_of(row), Room(place.team, text_of(row, "membershipType").casefold()))
+        known.settle(id_of(row), Room(place.team, text_of(row, "membershipType").casefold()))
         keep(known.channel_names, id_of(row), text_of(row, "displayName").strip())
         known.belongs(text_of(row, "tenantId"), id_of(row))
     elif kind == "chat":
         keep(known.channel_names, id_of(row), text_of(row, "topic").strip())
-        keep(known.rooms, id_of(row), Room("", text_of(row, "chatType").casefold()))
+        known.settle(id_of(row), Room("", text_of(row, "chatType").casefold()))
         known.belongs(text_of(row, "tenantId"), id_of(row))
         known.told(time_of(row.get("lastUpdatedDateTime")))
         for member in rows_of(row, "members"):
-            keep(known.member_names, text_of(member, "userId"), text_of(member, "displayName").strip())
+            learn("member", member, known, Place(channel=id_of(row)))
     elif kind in ("member", "tag-member"):
         keep(known.member_names, text_of(row, "userId"), text_of(row, "displayName").strip())
+        if _is_guest(row):
+            keep(known.kinds, text_of(row, "userId"), "external", min)
         if group := place.tag or _where(row, place).team:
             known.members[group].update(filter(None, (text_of(row, "userId"),)))
     elif kind == "tag":
@@ -90,7 +92,7 @@ def _user(row: Row, setting: Setting, _place: Place) -> Iterator[DirectoryEvent]
         present=row.get("accountEnabled") is not False and "@removed" not in row,
         name=name,
         aliases=tuple(filter(None, aliases)),
-        kind=_kind_of_user(row),
+        kind=setting.known.kinds.get(user, _kind_of_user(row)),
         title=text_of(row, "jobTitle").strip() or None,
         manager=text_of(row_of(row, "manager"), "id") or None,
     )
@@ -139,15 +141,18 @@ def _member(row: Row, setting: Setting, place: Place) -> Iterator[DirectoryEvent
 def _named(row: Row, user: str, workspace: str, known: Known) -> Iterator[UserEvent]:
     name, email = text_of(row, "displayName").strip(), text_of(row, "email").strip()
     if name and user not in known.user_names:
-        is_guest = "guest" in map(str.casefold, (*texts_of(row, "roles"), text_of(row, "role")))
         yield UserEvent(
             workspace=workspace,
             id=user,
             version=_IN_PASSING,
             name=name,
             aliases=(email,) if email and email != name else (),
-            kind="external" if is_guest else "user",
+            kind="external" if _is_guest(row) else "user",
         )
+
+
+def _is_guest(member: Row) -> bool:
+    return "guest" in map(str.casefold, (*texts_of(member, "roles"), text_of(member, "role")))
 
 
 def _tag_member(row: Row, setting: Setting, _place: Place) -> Iterator[DirectoryEvent]:

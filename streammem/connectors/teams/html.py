@@ -222,7 +222,7 @@ class _Reader:
         sign = "-"
         if around is not None and around.tag == "ol":
             around.cells.append(text)
-            sign = f"{len(around.cells)}."
+            sign = f"{len(around.cells) - 1 + _first(around.attributes)}."
         self._put(f"{_BLOCK}{sign} {text}{_BLOCK}".replace("\n", "\n  "))
 
     def _close_list(self, frame: _Frame) -> None:
@@ -285,6 +285,12 @@ class _Reader:
         if isinstance(other, _At) and self._naming.key(first) and self._naming.key(other.at) == self._naming.key(first):
             return other
         return None
+
+
+def _first(attributes: dict[str, str]) -> int:
+    """The number that a list begins with."""
+    start = attributes.get("start", "")
+    return int(start) if start.isascii() and start.isdecimal() and len(start) < 7 else 1
 
 
 def _is_emoji(attributes: dict[str, str]) -> bool:

@@ -1,9 +1,13 @@
-"""What payloads told of people, teams and channels, for reading others. Learning commutes: nothing depends on order."""
+"""What payloads told of people, teams and channels, for reading others. Learning commutes: nothing depends on order.
+
+Nothing says which of two statements is newer. Where they tell who may read, the one that lets fewer people in stands.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import ChainMap, Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,17 +22,29 @@ _LINK = re.compile(
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
-@dataclass(frozen=True, order=True)
+_NARROWEST_FIRST = ("private", "shared", "standard")
+
+
+@dataclass(frozen=True)
 class Room:
     """A channel of a team. `membership` is standard, private or shared."""
 
     team: str = ""
     membership: str = ""
 
+    def with_statement(self, other: Room) -> Room:
+        """What two statements about one channel come to."""
+        return Room(max(self.team, other.team), min(self.membership, other.membership, key=_width))
+
+
+def _width(membership: str) -> tuple[int, str]:
+    known = membership in _NARROWEST_FIRST
+    return _NARROWEST_FIRST.index(membership) if known else 9 if not membership else 5, membership
+
 
 @dataclass
 class Known:
-    """Grows while payloads are shown to it. Of two things told of one id the greatest stands, whatever came first."""
+    """Grows while payloads are shown to it. Of two names of one id the greatest stands, whatever came first."""
 
     user_names: dict[str, str] = field(default_factory=dict)
     member_names: dict[str, str] = field(default_factory=dict)
@@ -47,6 +63,11 @@ class Known:
     @property
     def names(self) -> Names:
         return Names(ChainMap(self.user_names, self.member_names), self.channel_names)
+
+    def settle(self, channel: str, room: Room) -> None:
+        """Take note of what is said of a channel."""
+        if channel:
+            self.rooms[channel] = room.with_statement(self.rooms.get(channel, room))
 
     def told(self, time: datetime | None) -> None:
         """A time of the source: what it says without a time it said no earlier."""
@@ -73,7 +94,7 @@ class Known:
 
     def type_of(self, channel: str, stated: Room) -> ChannelType:
         """Everybody may read the standard channels of a public team; where the team is not known it may be private."""
-        room = max(stated, self.rooms.get(channel, stated))
+        room = stated.with_statement(self.rooms.get(channel, stated))
         if room.membership in ("private", "shared"):
             return "private"
         seen = self.visibility.get(room.team, "")
@@ -88,10 +109,10 @@ class Known:
         return sorted(c for c, room in self.rooms.items() if room.team == team and room.membership != "shared")
 
 
-def keep(known: dict[str, Any], name: str, value: Any) -> None:
-    """Of two things told of one name the greatest stands."""
+def keep(known: dict[str, Any], name: str, value: Any, choose: Callable[[Any, Any], Any] = max) -> None:
+    """Of two things told of one name the greatest stands, or the one that is chosen."""
     if value and name:
-        known[name] = max(value, known.get(name, value))
+        known[name] = choose(value, known.get(name, value))
 
 
 def tenant_of_link(url: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from streammem.connectors.connector import Given
-from streammem.connectors.fields import Row, as_list, count_of
+from streammem.connectors.connector import NOTHING, Given
+from streammem.connectors.fields import Row, as_list, count_of, row_of, text_of
 from streammem.connectors.payload_files import PayloadFiles
 from streammem.connectors.report import IgnoredError, Report
 from streammem.connectors.teams import directory
@@ -38,9 +39,12 @@ class TeamsPayloads:
     def __init__(self, given: Given, source_format: str = "teams-graph") -> None:
         self.known = Known()
         self._setting = Setting(self.known, given.workspace, given.channel, source_format)
+        self._unended: set[str] = set()
 
     def learn(self, payload: Any) -> None:
         """Take note of what a payload tells about names and tenants. Never raises."""
+        if isinstance(payload, dict) and text_of(payload, "@odata.nextLink"):
+            self._unended.add(text_of(payload, "@odata.context"))
         for record in records_of(payload):
             if isinstance(record.value, dict):
                 learn_row(record.value, self.known, record.place)
@@ -50,6 +54,13 @@ class TeamsPayloads:
         for record in records_of(payload):
             yield from read_row(record.value, self._setting, report, origin + record.at, record.place)
             note_missing_replies(record.value, report, origin + record.at)
+        if isinstance(payload, dict) and not text_of(payload, "@odata.nextLink"):
+            self._unended.discard(text_of(payload, "@odata.context"))
+
+    def settle(self, report: Report) -> None:
+        """When all has been learned and read: of which lists the last page is missing."""
+        for listing in sorted(self._unended):
+            report.gap("more-pages", listing.partition("#")[2] or listing)
 
 
 def records_of(payload: Any) -> Iterator[Record]:
@@ -112,6 +123,8 @@ def _events(row: Any, setting: Setting, origin: str, place: Place) -> Iterator[E
         yield from events_of(row, setting, origin, place)
     elif kind in directory.KINDS:
         yield from directory.facts_of(kind, row, setting, place)
+    elif error := row_of(row, "error"):
+        raise RejectedError("error-page", text_of(error, "code", "message") or "an error without a code")
     else:
         raise IgnoredError("other-type")
 
@@ -124,7 +137,17 @@ def note_missing_replies(row: Any, report: Report, origin: str) -> None:
             report.gap("missing-replies", origin, max(missing, 1))
 
 
-graph = PayloadFiles(GRAPH, TeamsPayloads, is_graph, ("value",))
+@dataclass(frozen=True)
+class _Pages(PayloadFiles):
+    """Files of pages; when all are read, the report says which lists go on."""
+
+    def read(self, path: Path, report: Report, given: Given = NOTHING) -> Iterator[Event]:
+        payloads = TeamsPayloads(given)
+        yield from PayloadFiles.read(replace(self, make=lambda _: payloads), path, report, given)
+        payloads.settle(report)
+
+
+graph = _Pages(GRAPH, TeamsPayloads, is_graph, ("value",))
 notifications = PayloadFiles(
     NOTIFICATIONS, partial(TeamsPayloads, source_format="teams-graph-notification"), is_notification, ("value",)
 )

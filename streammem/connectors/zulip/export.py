@@ -75,14 +75,8 @@ class _Files:
         realm = min(realms, key=lambda entry: (len(entry.parts), entry.name))
         beside = [entry for entry in archive.entries if entry.parts[:-1] == realm.parts[:-1]]
         named = [entry for entry in beside if _MESSAGES.fullmatch(entry.parts[-1])]
-        for entry in (entry for entry in named if entry.swollen):
-            report.reject("too-large", f"unpacks to {entry.size} bytes", archive.origin(entry))
-        files = cls(realm, [entry for entry in named if not entry.swollen])
-        if others := len(archive.entries) - 1 - len(named):
-            report.skipped["not-a-table-file"] += others
-        report.entries_total += 1 + len(files.messages)
-        report.bytes_total += realm.size + sum(entry.size for entry in files.messages)
-        return files
+        _, *messages = archive.taken([realm, *named], report, "not-a-table-file")
+        return cls(realm, messages)
 
 
 class _Reader:

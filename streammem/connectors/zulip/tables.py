@@ -58,8 +58,7 @@ def _streamed(entry: Entry, tables: Collection[str], origin: str, report: Report
     except EOFError as error:
         damage = f"damaged after {cutter.offset} bytes: {error}"
     if damage:
-        report.reject("truncated-file", damage, origin)
-        report.gap("truncated-file", origin)
+        report.cut_short(damage, origin, origin)
 
 
 def _decoded(raw: bytes) -> Any:
@@ -77,7 +76,7 @@ class _Cutter:
         self._dropped = 0
         self._at = 0
         self._start = 0
-        self._open = b""
+        self._open = bytearray()
         self._table = ""
         self._seen = False
 
@@ -120,7 +119,7 @@ class _Cutter:
         # A bracket that does not match belongs to a broken row, which must not swallow other tables.
         if (at := self._open.rfind(opening)) < 0 or (at == 0 and len(self._open) > 2):
             return
-        self._open = self._open[:at]
+        del self._open[at:]
         if at == 2 and self._table:
             yield self._table, self._text[self._start : self._at]
         if at <= 2:

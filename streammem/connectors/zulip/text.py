@@ -23,7 +23,7 @@ _NAMED = re.compile(
 )
 _WITH_ID = re.compile(r"(.*?)\|(\d+)")
 _SAID = re.compile(r"@_\*\*[^*\n]+\*\* \[[^\]\n]*\]\((?P<url>[^\s()]*#narrow/[^\s()]*)\):?[ \t]*")
-_NEAR = re.compile(r"#narrow/(?:(?P<kind>stream|channel|dm|pm-with)/(?P<place>[^/]+)).{0,2000}?/near/(?P<id>\d+)")
+_NEAR = re.compile(r"#narrow/(?:(?P<kind>stream|channel|dm|pm-with)/(?P<place>[^/]{1,300})).{0,1000}?/near/(?P<id>\d+)")
 
 
 @dataclass
