@@ -183,9 +183,10 @@ class Memory(Questions):
         """What these names stand for, and all that these users said, to be forgotten. Raises QueryError."""
         async with self._writing:
             await self._structure(None)
-            store = self._parts.structure
-            named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store)
-            return await forgetting.found(named.workspace, named.messages, named.users, self._parts.log)
+            store, log = self._parts.structure, self._parts.log
+            named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store, log)
+            names = Directory(await store.facts(named.workspace))
+            return await forgetting.found(named.workspace, named.messages, named.users, log, directory=names)
 
     async def forget(self, wanted: Forgotten, progress: Progress | None = None) -> Forgotten:
         """Forget messages and users for good (design §4, Erasure): as if it had never been said."""

@@ -141,7 +141,8 @@ class StructureStore(Protocol):
     async def unlearn(self, workspace: str, user: str) -> None:
         """Forget every fact that names a user, and every reaction of it.
 
-        The user itself, its attributes, memberships, ties of either side, and groups that it is a member of.
+        The user itself, its attributes, memberships and ties of either side go. Groups that it is a member of, and
+        users whose manager it is, stay without it.
         """
 
     async def uncache(self, uids: Many[str]) -> None:

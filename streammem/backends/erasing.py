@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from streammem.core.erasure import asked_about, user_mark
+from streammem.core.erasure import user_mark, without
 from streammem.ports import Fact
 
 
-def naming(workspace: str, user: str) -> Callable[[Fact], bool]:
-    """Whether a fact names this user: what is refused once it is forgotten, and groups that it is a member of."""
+def without_user(workspace: str, user: str) -> Callable[[Fact], Fact | None]:
+    """What is left of a fact when this user is forgotten: all, nothing, or what it says of others."""
     mark = user_mark(workspace, user)
-    return lambda fact: mark in asked_about(fact)
+    return lambda fact: without(fact, (mark,))  # type: ignore[return-value]
 
 
 def quoting(uids: Iterable[str]) -> Callable[[str], bool]:

@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from sortedcontainers import SortedDict, SortedList
 
-from streammem.backends.erasing import message_of, naming, quoting
+from streammem.backends.erasing import message_of, quoting, without_user
 from streammem.core.events import content_hash, encode
 from streammem.core.registers import fact_key, fact_order, order
 from streammem.ports import Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
@@ -320,23 +320,26 @@ class MemoryStructure(StructureStore):
         for uid in uids:
             for version in map(_version, self._versions.pop(uid, ())):
                 self._remove("version", (uid, *order(version)))
-            self._unstand(message_of(uid), lambda fact: isinstance(fact, ReactionEvent))
+            self._unstand(message_of(uid), lambda fact: None if isinstance(fact, ReactionEvent) else fact)
         self._leave({message_of(uid)[0] for uid in uids})
 
-    def _unstand(self, place: tuple[str, ...], named: Callable[[Fact], bool]) -> bool:
-        """Forget facts of one place. Whether there were any."""
+    def _unstand(self, place: tuple[str, ...], left: Callable[[Fact], Fact | None]) -> bool:
+        """Forget facts of one place, or parts of them. Whether there were any."""
         standing = self._facts.get(place, {})
-        gone = [key for key, fact in standing.items() if named(fact)]
-        for key in gone:
-            del standing[key]
-            self._remove("fact", (_pack(key),))
-        if gone and not standing:
+        changed = {key: rest for key, fact in standing.items() if (rest := left(fact)) is not fact}
+        for key, rest in changed.items():
+            if rest is None:
+                del standing[key]
+                self._remove("fact", (_pack(key),))
+            else:
+                self._stand(key, rest)
+        if changed and not standing:
             del self._facts[place]
-        return bool(gone)
+        return bool(changed)
 
     async def unlearn(self, workspace: str, user: str) -> None:
-        named = naming(workspace, user)
-        gone = [place for place in list(self._facts) if place[0] == workspace and self._unstand(place, named)]
+        left = without_user(workspace, user)
+        gone = [place for place in list(self._facts) if place[0] == workspace and self._unstand(place, left)]
         if (workspace,) in gone:
             self._set(f"facts:{workspace}", self._tick())
         self._leave([workspace])

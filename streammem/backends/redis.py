@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from streammem.backends import redis_scripts as scripts
-from streammem.backends.erasing import message_of, naming, quoting
+from streammem.backends.erasing import message_of, quoting, without_user
 from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
 from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
@@ -122,6 +122,13 @@ def _place(reaction: ReactionEvent) -> tuple[str, str, str]:
 def _said(fact: Fact) -> tuple[msgspec.Raw, msgspec.Raw]:
     """The register of a fact and its content, for a script."""
     return binary(_pack(fact_key(fact))), binary(weighed(fact))
+
+
+def _rewritten(field: bytes, value: bytes, left: Callable[[Fact], Fact | None]) -> tuple[bytes, ...]:
+    """Field, content and new content of a fact that is to change, for a script; no new content where it is to go."""
+    fact = _fact.decode(_json(value))
+    rest = left(fact)
+    return () if rest is fact else (field, value, weighed(rest) if rest is not None else b"")
 
 
 def _json(value: bytes) -> bytes:
@@ -458,23 +465,24 @@ class RedisStructure(StructureStore):
         await self._leave({message_of(uid)[0] for uid in uids})
 
     async def unlearn(self, workspace: str, user: str) -> None:
-        named = naming(workspace, user)
+        left = without_user(workspace, user)
         tag = quoted(workspace)
         async for piece in self._walk("HSCAN", self._key(tag, "f")):
-            flat = [binary(p) for pair in piece.items() if named(_fact.decode(_json(pair[1]))) for p in pair]
+            changed = (_rewritten(field, value, left) for field, value in piece.items())
+            flat = [binary(part) for parts in changed for part in parts]
             await self._redis.run([scripts.UNLEARN(self._keys(tag, "f", "g"), flat)] if flat else [])
         for channel in await self._channels_of(workspace):
             async for ids in self._walk("SSCAN", self._key(channel, "R")):
-                await self._unreact(channel, [self._key(channel, "r", id_.decode()) for id_ in ids], named)
+                await self._unreact(channel, [self._key(channel, "r", id_.decode()) for id_ in ids], left)
         await self._leave([workspace])
 
-    async def _unreact(self, tag: str, keys: Many[str], named: Callable[[Fact], bool]) -> None:
+    async def _unreact(self, tag: str, keys: Many[str], left: Callable[[Fact], Fact | None]) -> None:
         found = await self._redis.run([("HGETALL", key) for key in keys])
         gone: list[Item] = [
             (tag, key, (binary(field),))
             for key, reactions in zip(keys, found, strict=True)
             for field, value in reactions.items()
-            if named(_fact.decode(_json(value)))
+            if left(_fact.decode(_json(value))) is None
         ]
         await self._redis.run(
             [scripts.UNREACT([*self._keys(tag, "R", "n"), *b.keys], b.arguments) for b in _bundles(gone)]

@@ -293,13 +293,20 @@ UNLEARN = Script(
     _TICK
     + """
 local gone = 0
-for i = 1, #ARGV, 2 do
-  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then gone = gone + redis.call('HDEL', KEYS[1], ARGV[i]) end
+for i = 1, #ARGV, 3 do
+  if redis.call('HGET', KEYS[1], ARGV[i]) == ARGV[i + 1] then
+    if ARGV[i + 2] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
+    else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 2]) end
+    gone = gone + 1
+  end
 end
 if gone > 0 then redis.call('SET', KEYS[2], string.format('%.0f', tick(KEYS[2]))) end
 """
 )
-"""KEYS: facts, their generation. ARGV: key, content that is to go, ... What was learnt meanwhile stays."""
+"""KEYS: facts, their generation. ARGV: key, content that is to go, what is left of it (may be empty), ...
+
+What was learnt meanwhile stays.
+"""
 
 UNREACT = Script(
     _ID

@@ -13,10 +13,10 @@ _NUMBER = re.compile(r"\d{1,16}(?:\.\d{1,16})?(?:[eE]\+?\d{1,2})?", re.ASCII)
 
 
 def text_of(row: Row, *keys: str) -> str:
-    """The first of the fields that holds words. Slack writes "nobody" as null, as "" and as "None"."""
+    """The first of the fields that holds words: blanks are none. Slack writes "nobody" as null, as "" and as "None"."""
     for key in keys:
         value = row.get(key)
-        if isinstance(value, str) and value and value != "None":
+        if isinstance(value, str) and value and value != "None" and not value.isspace():
             return value
     return ""
 

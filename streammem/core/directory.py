@@ -45,13 +45,13 @@ class Directory:
         self.channels: dict[str, ChannelEvent] = {}
         self.groups: dict[str, GroupEvent] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
+        joined: list[MembershipEvent] = []
         changes: list[AttributeEvent] = []
         same: list[tuple[str, str]] = []
         formers: list[TieEvent] = []
         for fact in facts:
             if isinstance(fact, MembershipEvent):
-                if fact.present:
-                    self._members[fact.user].add(fact.channel)
+                joined.append(fact)
             elif isinstance(fact, ChannelEvent):
                 self.channels[fact.id] = fact
             elif isinstance(fact, UserEvent):
@@ -70,6 +70,21 @@ class Directory:
         self._formers: defaultdict[str, list[str]] = defaultdict(list)
         for former, used in sorted(self._in_use.items()):
             self._formers[used].append(former)
+        self._join(joined)
+
+    def _join(self, joined: Iterable[MembershipEvent]) -> None:
+        """Of what is said of a member under several ids of a channel the newest counts; to be out wins a tie."""
+        newest: dict[tuple[str, str], MembershipEvent] = {}
+        for fact in joined:
+            place = (fact.user, self.in_use(fact.channel))
+            known = newest.setdefault(place, fact)
+            if known is not fact and (number(fact.version), not fact.present) > (
+                number(known.version),
+                not known.present,
+            ):
+                newest[place] = fact
+        for user, channel in (place for place, fact in newest.items() if fact.present):
+            self._members[user].add(channel)
 
     def _apply(self, changes: Iterable[AttributeEvent]) -> None:
         """Let single attributes stand over older full states."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from streammem.core.events import uid
+from streammem.core.events import native_id, uid, workspace_of
 from streammem.records import (
     AttributeEvent,
     ErasureEvent,
@@ -26,6 +26,11 @@ from streammem.records import (
 def user_mark(workspace: str, user: str) -> str:
     """The mark of a user. No uid reads like it: a uid begins with a workspace, which is never empty."""
     return f"/{uid(workspace, 'user', user)}"
+
+
+def marked_user(mark: str) -> tuple[str, str] | None:
+    """Workspace and id of the user that a mark is of; None for the mark of a message."""
+    return (workspace_of(mark[1:]), native_id(mark)) if mark.startswith("/") else None
 
 
 def mark_of(erasure: ErasureEvent) -> str:

@@ -63,6 +63,11 @@ def uid(workspace: str, channel: str, message: str) -> str:
     return f"{_quote(workspace)}/{_quote(channel)}/{_quote(message)}"
 
 
+def workspace_of(name: str) -> str:
+    """The workspace of the message that a uid names."""
+    return name.partition("/")[0].replace("%2F", "/").replace("%25", "%")
+
+
 def native_id(name: str) -> str:
     """The id that the product gave the message that a uid names."""
     return name.rpartition("/")[2].replace("%2F", "/").replace("%25", "%")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 
 import msgspec
@@ -13,6 +13,7 @@ from streammem.core.events import uid
 from streammem.ports import Span, StructureStore
 from streammem.records import (
     DirectoryEvent,
+    Entry,
     ErasureEvent,
     Leaf,
     LogEntry,
@@ -36,7 +37,8 @@ async def let_in(
     What a forgotten message says in passing of its channel, or of somebody who is not forgotten, is no part of it.
 
     Whichever of a message and its erasure comes last completes it, so the outcome is the same in any order. A message
-    of which a forgotten user said any version is forgotten whole. Running it again changes nothing.
+    of which a forgotten user said any version is forgotten whole. Running it again changes nothing. Cut short, it may
+    not find again what a user said: the erasures of those messages do, which stand in the log beside the user's.
     """
     erasures = [e.event for e in entries if isinstance(e.event, ErasureEvent)]
     await store.forbid([erasure.mark_of(e) for e in erasures])  # 1. from now on nothing of it comes in
@@ -53,6 +55,24 @@ async def let_in(
     facts = canonical.facts_of(e.event for e in entries)
     known = [left for f in facts if (left := erasure.without(f, marks | messages)) is not None]
     return kept(entries, marks | messages), known  # type: ignore[return-value]
+
+
+async def look_again(entries: Many[LogEntry], versions: Many[Version], store: StructureStore) -> None:
+    """Take out what was let in and written while another worker set a mark that refuses it.
+
+    Whoever marks looks afterwards for what is there, and whoever writes looks afterwards for marks: one of the two
+    finds the other. What is erased already, in part, is said once more, for erasing goes by what was said.
+    """
+    marks = await forbidding(entries, store)
+    reactions = (e.event for e in entries if isinstance(e.event, ReactionEvent)) if marks else ()
+    late = refused_messages(entries, marks) | marks.intersection(
+        uid(r.workspace, r.channel, r.message) for r in reactions
+    )
+    await store.forbid(sorted(late - marks))
+    await store.register([v for v in versions if v.uid in late])
+    await _erase(sorted(late), store)
+    for workspace, user in filter(None, map(erasure.marked_user, sorted(marks))):
+        await store.unlearn(workspace, user)
 
 
 async def forbidding(entries: Iterable[LogEntry], store: StructureStore) -> set[str]:
@@ -96,10 +116,12 @@ async def _erase_piece(uids: Many[str], store: StructureStore) -> None:
     versions = [v for known in await store.versions(uids) for v in known]
     targets = list(dict.fromkeys(t for v in versions for t in routing.targets_of(v)))
     known = dict(zip(targets, await store.versions(targets), strict=True))
-    leaving = [*_own(versions, known), *await _inherited(versions, store)]
+    lent = await _lent(versions, store)
+    leaving = [*_own(versions, known), *((sequence, leaf) for sequence, leaf, _ in lent)]
     marks = [*leaving, *((node.sequence, leaf) for s, leaf in leaving for node in forest.skeleton(s))]
     await _hide(marks, store)  # a. what summaries say of them
     await store.withdraw([(s, leaf.uid) for s, leaf in leaving])  # b. their leaves, and those that they lent
+    await store.enter([Entry(sequence, left) for sequence, _, left in lent if left])  # where answers stand without them
     await store.unlink([(target, v.uid) for v in versions for target in routing.targets_of(v)])  # c.
     await _hide(marks, store)  # d. also what was summarised between a and b
     await store.strike(uids)  # e.
@@ -120,8 +142,11 @@ def _own(versions: Iterable[Version], targets: Mapping[str, Many[Version]]) -> l
     return list(leaves)
 
 
-async def _inherited(versions: Iterable[Version], store: StructureStore) -> list[Mark]:
-    """The leaves of answers in sequences that only these messages' identifiers put them in."""
+async def _lent(versions: Iterable[Version], store: StructureStore) -> list[tuple[Sequence, Leaf, Leaf | None]]:
+    """The leaves of answers that only these messages' identifiers put where they are.
+
+    Each with the leaf that the answer has there without them: a later one, or none.
+    """
     lending = [v for v in versions if v.identifiers and not v.deleted]
     gone = {v.uid for v in lending}
     answers = await store.answers([v.uid for v in lending])
@@ -130,22 +155,23 @@ async def _inherited(versions: Iterable[Version], store: StructureStore) -> list
     others = list(dict.fromkeys(t for some in said.values() for v in some for t in routing.targets_of(v)))
     known = dict(zip(others, await store.versions(others), strict=True))
     rest = {target: some for target, some in known.items() if target not in gone}
-    return [
-        (sequence, leaf)
+    found = (
+        (sequence, leaf, min(_standing(sequence, said[leaf.uid], rest), default=None))
         for v, leaves in zip(lending, answers, strict=True)
         for sequence in (routing.artifact_sequence(v.workspace, i) for i in v.identifiers)
         for leaf in leaves
-        if not _stays(sequence, said[leaf.uid], rest)
-    ]
+    )
+    return [(sequence, leaf, left) for sequence, leaf, left in found if left is None or leaf < left]
 
 
-def _stays(sequence: Sequence, versions: Iterable[Version], targets: Mapping[str, Many[Version]]) -> bool:
-    """Whether any version of an answer belongs to an artifact's sequence without the target that leaves."""
-    return any(
-        not v.deleted
+def _standing(sequence: Sequence, versions: Iterable[Version], targets: Mapping[str, Many[Version]]) -> Iterator[Leaf]:
+    """The leaves that the versions of an answer have in an artifact's sequence without the target that leaves."""
+    return (
+        routing.leaf_of(v)
+        for v in versions
+        if not v.deleted
         and (
             sequence.tree in v.identifiers
             or any(sequence.tree in t.identifiers for name in routing.targets_of(v) for t in targets.get(name, ()))
         )
-        for v in versions
     )

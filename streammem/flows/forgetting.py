@@ -5,8 +5,7 @@ The forests and vectors follow the marks, as they follow everything else in the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from collections.abc import Sequence as Many
 
 import msgspec
@@ -30,6 +29,8 @@ from streammem.records import (
 
 PIECE = 500
 
+_NOTHING_KNOWN = Directory()
+
 Progress = Callable[[int], None]
 
 
@@ -50,7 +51,8 @@ class Forgotten(msgspec.Struct, frozen=True):
 class Traces(msgspec.Struct, frozen=True):
     """How many traces a search found, by place; all are to be zero. `vectors` is None when they could not be searched.
 
-    `mentions` counts messages of others that name a forgotten user: others' words, which stay. `topics` says which
+    What others said stays: `mentions` counts their messages that name a forgotten user, `copies` are the uids of those
+    that pass a forgotten message on, which can be named to be forgotten too. `topics` says which
     topics still hold records that their retention will drop.
     """
 
@@ -63,6 +65,7 @@ class Traces(msgspec.Struct, frozen=True):
     summaries: int
     cached: int
     mentions: int = 0
+    copies: tuple[str, ...] = ()
     topics: dict[str, str] = {}
 
     @property
@@ -76,9 +79,18 @@ class Traces(msgspec.Struct, frozen=True):
 
 
 async def found(
-    workspace: str, uids: Iterable[str], users: Iterable[str], log: LogReader, progress: Progress | None = None
+    workspace: str,
+    uids: Iterable[str],
+    users: Iterable[str],
+    log: LogReader,
+    progress: Progress | None = None,
+    *,
+    directory: Directory = _NOTHING_KNOWN,
 ) -> Forgotten:
-    """What is to be forgotten: the messages named, and every message of which one of these users said a version."""
+    """What is to be forgotten: the messages named, and every message of which one of these users said a version.
+
+    A message is one under all ids that its channel has had, whether or not it has come under each of them.
+    """
     marks = {erasure.user_mark(workspace, user) for user in users}
     messages = set(uids)
     if marks:
@@ -86,7 +98,14 @@ async def found(
             event = entry.event
             if isinstance(event, MessageEvent) and marks.intersection(erasure.marks_on(event)):
                 messages.add(canonical.uid(event.workspace, event.channel.id, event.id))
-    return Forgotten(workspace, tuple(sorted(messages)), tuple(sorted(set(users))))
+    everywhere = {one for uid in messages for one in _copies(uid, workspace, directory)}
+    return Forgotten(workspace, tuple(sorted(everywhere)), tuple(sorted(set(users))))
+
+
+def _copies(uid: str, workspace: str, directory: Directory) -> Iterator[str]:
+    """A message under all ids of its channel."""
+    channels = directory.ids_of_channel(canonical.channel_of(uid))
+    return (canonical.uid(workspace, channel, canonical.native_id(uid)) for channel in channels)
 
 
 async def forget(
@@ -94,11 +113,14 @@ async def forget(
 ) -> Forgotten:
     """Mark it in the log, then take every entry about it out of the log. Running it again changes nothing.
 
+    What any mark in the log refuses goes with it: an earlier run may have been cut short, or somebody may have appended
+    what was forgotten while the stores had lost their marks.
+
     What a message says in passing of its channel and of others is no part of it: where it is the last word it is
     stated outright, so that the directory stays what the log says.
     """
     await _append([*_of_users(wanted), *_of_messages(wanted)], writer)  # 1. from here on it cannot come back
-    marks, gone = wanted.marks, 0
+    marks, gone = await _marked(reader), 0
     standing = set(await store.facts(wanted.workspace))
     leaving: list[LogEntry] = []
     async for entry in entries_of(reader, progress):
@@ -109,6 +131,11 @@ async def forget(
             leaving = []
     gone += await _leave(leaving, marks, standing, writer)  # 2.
     return msgspec.structs.replace(wanted, entries=gone)
+
+
+async def _marked(log: LogReader) -> set[str]:
+    """The marks of all that was ever forgotten."""
+    return {erasure.mark_of(entry.event) async for entry in entries_of(log) if isinstance(entry.event, ErasureEvent)}
 
 
 def _of_users(wanted: Forgotten) -> list[Event]:
@@ -158,42 +185,75 @@ async def entries_of(log: LogReader, progress: Progress | None = None) -> AsyncI
 # -------------------------------------------------------------------------------------------------- what is meant
 
 
-async def meant(workspace: str, messages: Iterable[str], users: Iterable[str], store: StructureStore) -> Forgotten:
-    """Messages named by uid or by the product's id, and users by id or name, as ids. Raises QueryError.
+async def meant(
+    workspace: str, messages: Iterable[str], users: Iterable[str], store: StructureStore, log: LogReader
+) -> Forgotten:
+    """Messages named by uid, permalink or the product's id, and users by id or name, as ids. Raises QueryError.
 
     A person is forgotten under all of its ids. A uid may name a message that never came: then it never will.
     """
     directory = Directory(await store.facts(workspace))
-    uids = [await _message(name, workspace, store) for name in messages]
-    ids = [one for name in users for one in await _user(name, workspace, directory, store)]
+    uids = [one for name in messages for one in await _message(name, workspace, directory, store, log)]
+    ids = [one for name in users for one in await _user(name, workspace, directory, store, log)]
     return Forgotten(workspace, tuple(sorted(set(uids))), tuple(sorted(set(ids))))
 
 
-async def _message(name: str, workspace: str, store: StructureStore) -> str:
-    if name.startswith(f"{canonical.uid(workspace, '', '').partition('/')[0]}/") and name.count("/") == 2:
-        return name
-    channels = [s.tree for s in await store.sequences(workspace, "channel")]
-    uids = [canonical.uid(workspace, channel, name) for channel in channels]
-    before = await store.forbidden(uids)
-    known = [u for u, versions in zip(uids, await store.versions(uids), strict=True) if versions or u in before]
-    if len(known) == 1:
-        return known[0]
+async def _message(
+    name: str, workspace: str, directory: Directory, store: StructureStore, log: LogReader
+) -> Iterable[str]:
+    start = canonical.uid(workspace, "", "")[:-1]
+    if name.startswith(start) and name.count("/") == 2 and not name.endswith("/"):
+        return [canonical.uid(workspace, canonical.channel_of(name), canonical.native_id(name))]
+    known = await (_linked(name, workspace, log) if "://" in name else _bearing(name, workspace, store))
+    if len({(directory.in_use(canonical.channel_of(uid)), canonical.native_id(uid)) for uid in known}) == 1:
+        return known
     if known:
-        raise QueryError(f"{name!r} is the id of {len(known)} messages: name one of {', '.join(known)}")
-    raise QueryError(f"no message {name!r} in workspace {workspace!r}: name it by its id, or as workspace/channel/id")
+        raise QueryError(f"{name!r} is the id of {len(known)} messages: name one of {', '.join(sorted(known))}")
+    raise QueryError(
+        f"no message {name!r} in workspace {workspace!r}: name it by its id, its permalink, or as workspace/channel/id"
+        " with %2F for a slash"
+    )
 
 
-async def _user(name: str, workspace: str, directory: Directory, store: StructureStore) -> tuple[str, ...]:
+async def _bearing(id_: str, workspace: str, store: StructureStore) -> set[str]:
+    """The messages that bear an id, in any channel, and those that bore it before they were forgotten."""
+    channels = {s.tree for s in await store.sequences(workspace, "channel")}
+    uids = [canonical.uid(workspace, channel, id_) for channel in channels]
+    before = await store.forbidden(uids)
+    return {u for u, versions in zip(uids, await store.versions(uids), strict=True) if versions or u in before}
+
+
+async def _linked(permalink: str, workspace: str, log: LogReader) -> set[str]:
+    """The messages with this permalink."""
+    return {
+        canonical.uid(workspace, event.channel.id, event.id)
+        async for event in _events_of(log)
+        if isinstance(event, MessageEvent) and (event.workspace, event.permalink) == (workspace, permalink)
+    }
+
+
+async def _user(
+    name: str, workspace: str, directory: Directory, store: StructureStore, log: LogReader
+) -> Iterable[str]:
     if name in directory.users or await store.sequences(workspace, "actor", name):
         return directory.ids_of(name)
-    if await store.forbidden([erasure.user_mark(workspace, name)]):
-        return (name,)
+    mark = erasure.user_mark(workspace, name)
+    if await store.forbidden([mark]):
+        return [name]
     known = directory.user_names.get(fold(name), frozenset())
     if len(known) == 1:
         return directory.ids_of(next(iter(known)))
     if known:
         raise QueryError(f"{name!r} is the name of {len(known)} users: name one of {', '.join(sorted(known))}")
+    async for event in _events_of(log):  # somebody who only reacted, or only is a member of something
+        if mark in erasure.asked_about(event):
+            return directory.ids_of(name)
     raise QueryError(f"no user {name!r} in workspace {workspace!r}: name a user by id, name or alias")
+
+
+async def _events_of(log: LogReader) -> AsyncIterator[Event]:
+    async for entry in entries_of(log):
+        yield entry.event
 
 
 def needles(wanted: Forgotten) -> list[tuple[bytes, ...]]:
@@ -213,24 +273,32 @@ async def traces(
     progress: Progress | None = None,
 ) -> Traces:
     """Search everything for what was forgotten. Looks at what is there, not at how it was taken out."""
-    marks = wanted.marks
-    about: Counter[str] = Counter()
-    mentions = 0
+    marks = wanted.marks | await _marked(log)
+    messages, users = frozenset(wanted.messages), frozenset(wanted.users)
+    about: set[str] = set()
+    mentioning: dict[str, str] = {}
+    copying: dict[str, str] = {}
     async for entry in entries_of(log, progress):
-        if not isinstance(entry.event, ErasureEvent):
-            about[entry.key] += erasure.without(entry.event, marks) is not entry.event
-            mentions += _mentions(entry.event, wanted)
-    about = +about
-    for key in await log.erased(about):
-        del about[key]
+        if isinstance(entry.event, ErasureEvent):
+            continue
+        if erasure.without(entry.event, marks) is not entry.event:
+            about.add(entry.key)
+        elif isinstance(entry.event, MessageEvent) and entry.event.workspace == wanted.workspace:
+            said = canonical.uid(wanted.workspace, entry.event.channel.id, entry.event.id)
+            mentioning |= {entry.key: said} if _mentions(entry.event, users) else {}
+            copying |= {entry.key: said} if _passes_on(entry.event, messages) else {}
+    for key in await log.erased([*about, *mentioning, *copying]):
+        about.discard(key)
+        mentioning.pop(key, None)
+        copying.pop(key, None)
     rows = {"registers": 0, "sequences": 0, "answers": 0, "directory": 0}
     async for kind, content in store.everything():
         if (place := _PLACES.get(kind)) is not None:
             rows[place] += _about(kind, content, marks)
-    summaries, cached = await _in_words(wanted, store)
+    summaries, cached = await in_words(wanted, store)
     points = await vectors.traces(wanted.workspace, wanted.messages, wanted.users) if vectors else None
     return Traces(
-        log=about.total(),
+        log=len(about),
         registers=rows["registers"],
         sequences=rows["sequences"],
         answers=rows["answers"],
@@ -238,7 +306,8 @@ async def traces(
         vectors=points,
         summaries=summaries,
         cached=cached,
-        mentions=mentions,
+        mentions=len(set(mentioning.values())),
+        copies=tuple(sorted(set(copying.values()))),
     )
 
 
@@ -265,17 +334,24 @@ def _about(kind: str, content: bytes, marks: set[str]) -> bool:
     return erasure.without(fact, marks) is not fact
 
 
-def _mentions(event: Event, wanted: Forgotten) -> bool:
+def _mentions(event: MessageEvent, users: frozenset[str]) -> bool:
+    named = (m.id for m in event.mentions if m.type == "user")
+    return not users.isdisjoint(named) or not users.isdisjoint(event.participants)
+
+
+def _passes_on(event: MessageEvent, messages: frozenset[str]) -> bool:
+    passed = event.forwarded
     return (
-        isinstance(event, MessageEvent)
-        and event.workspace == wanted.workspace
-        and any(m.type == "user" and m.id in wanted.users for m in event.mentions)
+        passed is not None
+        and bool(passed.id)
+        and canonical.uid(event.workspace, passed.channel or event.channel.id, passed.id or "") in messages
     )
 
 
-async def _in_words(wanted: Forgotten, store: StructureStore) -> tuple[int, int]:
+async def in_words(wanted: Forgotten, store: StructureStore) -> tuple[int, int]:
     """How many summaries and cached texts quote a forgotten message or speak for a forgotten user."""
     uids = frozenset(wanted.messages)
+    names = [msgspec.json.encode(uid).decode() for uid in uids]
     quotes = tuple(f"<@{user}>:" for user in wanted.users)
     counts = {"summary": 0, "cached": 0}
     async for kind, said in store.generated():
@@ -283,10 +359,11 @@ async def _in_words(wanted: Forgotten, store: StructureStore) -> tuple[int, int]
             hit = not uids.isdisjoint((*said.picks, said.first.uid, said.last.uid)) or _says(said.text, quotes)
             hit = said.node.sequence.workspace == wanted.workspace and hit
         else:
-            hit = any(f'"{uid}"' in said for uid in uids) or _says(said, quotes)
+            hit = any(name in said for name in names) or _says(said, quotes)
         counts[kind] += hit
     return counts["summary"], counts["cached"]
 
 
 def _says(text: str, quotes: tuple[str, ...]) -> bool:
-    return any(quote in text for quote in quotes)
+    """Whether a quote begins with one of these; others may write the same in the middle of what they say."""
+    return any(text.startswith(quote) or f"· {quote}" in text or f'"{quote}' in text for quote in quotes)

@@ -128,9 +128,10 @@ async def _rename(
             rooms = {channel: names.channel_name(channel) for channel in channels[workspace]}
             found = await vectors.misnamed(workspace, called, rooms)
             for start in range(0, len(found), _PIECE):
-                changed |= dict.fromkeys(
-                    await _word(dict(found[start : start + _PIECE]), names, store, vectors, embedder)
-                )
+                misnamed = dict(found[start : start + _PIECE])
+                changed |= dict.fromkeys(await _word(misnamed, names, store, vectors, embedder))
+                gone = await store.forbidden(map(_uid_of, misnamed))  # an erasure may have come between
+                await vectors.erase(workspace, sorted(gone))
     return list(changed)
 
 
@@ -154,11 +155,16 @@ def _entities(
     return users, channels
 
 
+def _uid_of(key: str) -> str:
+    """The message that a Version.key is of."""
+    return key.rsplit("/", 2)[0]
+
+
 async def _word(
     misnamed: dict[str, Naming], names: Directory, store: StructureStore, vectors: VectorIndex, embedder: Embedder
 ) -> Iterable[str]:
     """Replace these points; only those whose speaker changed are encoded anew."""
-    uids = list(dict.fromkeys(key.rsplit("/", 2)[0] for key in misnamed))
+    uids = list(dict.fromkeys(map(_uid_of, misnamed)))
     known = {v.key: v for some in await store.versions(uids) for v in some}
     spoken = {k: (known[k], indexing.renamed(n, known[k], names)) for k, n in misnamed.items() if k in known}
     again = [k for k, (_, naming) in spoken.items() if naming.speaker != misnamed[k].speaker]

@@ -30,30 +30,27 @@ class Ingested(msgspec.Struct, frozen=True):
 async def ingest(events: Many[Event], log: LogWriter, forbidden: Forbidden) -> Ingested:
     """Append what can be used; return, for the rest, why not. Running it again adds only duplicates.
 
-    What is about a forgotten message or user is dropped: it is counted and nothing of it is kept anywhere.
+    What is about a forgotten message or user is dropped, usable or not: it is counted and nothing of it is kept
+    anywhere, nor given back with a reason.
     """
+    marks = await forbidden({mark for event in events for mark in erasure.asked_about(event)})
     usable: list[Event] = []
     refusals: list[Refusal] = []
     for place, event in enumerate(events):
+        left = erasure.without(event, marks)
+        if left is None:
+            continue
         try:
-            usable.append(_taken(event))
+            usable.append(_taken(left))
         except RejectedError as error:
             origin = event.ingest.origin or "" if event.ingest else ""
             refusals.append(Refusal(reason=error.reason, detail=error.detail, origin=origin, place=place))
-    let_in = await _remembered(usable, forbidden)
-    done = await log.append([(canonical.key(event, canonical.content_hash(event)), event) for event in let_in])
-    return Ingested(done.accepted, done.duplicates, tuple(refusals), done.position, len(usable) - len(let_in))
+    done = await log.append([(canonical.key(event, canonical.content_hash(event)), event) for event in usable])
+    forgotten = len(events) - len(usable) - len(refusals)
+    return Ingested(done.accepted, done.duplicates, tuple(refusals), done.position, forgotten)
 
 
 def _taken(event: Event) -> Event:
     if isinstance(event, ErasureEvent):
         raise RejectedError("not-importable", "an erasure is not taken from a source: use streammem forget")
     return canonical.normalise(event)
-
-
-async def _remembered(events: Many[Event], forbidden: Forbidden) -> list[Event]:
-    """The events that no erasure mark refuses."""
-    marks = await forbidden({mark for event in events for mark in erasure.asked_about(event)})
-    if not marks:
-        return list(events)
-    return [left for event in events if (left := erasure.without(event, marks)) is not None]

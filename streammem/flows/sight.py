@@ -127,6 +127,8 @@ class Sight:
 
     def _names(self, uid: str) -> list[str]:
         """The uids of a message under all ids that its channel has had."""
+        if not self._desk.directory.has_former_channels:  # nearly always
+            return [uid]
         channels = self._desk.directory.ids_of_channel(channel_of(uid))
         return [uid] if len(channels) == 1 else [uid_of(self._wanted.workspace, c, native_id(uid)) for c in channels]
 

@@ -10,7 +10,7 @@ from streammem.core import forest, positions, routing
 from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
 from streammem.core.registers import fact_key, fact_order
-from streammem.flows.erasing import let_in
+from streammem.flows.erasing import let_in, look_again
 from streammem.ports import Fact, Span, StructureStore
 from streammem.records import (
     AttributeEvent,
@@ -61,8 +61,9 @@ async def grow(entries: Many[LogEntry], store: StructureStore, rules: Rules) -> 
     await store.redact([*changed, *_skeleton_marks(changed)])  # 7. hide what summaries say of changed leaves
     marks = [(e.sequence, e.leaf) for e in (*own, *inherited)]
     await store.mark_due([*marks, *changed, *repealed])  # 8.
+    await look_again(remembered, versions, store)  # 9. an erasure may have come between
     if entries:
-        await store.advance(APPLIED, positions.after(entries))  # 9. last: the offset
+        await store.advance(APPLIED, positions.after(entries))  # 10. last: the offset
 
 
 async def _complete_threads(versions: Many[Version], store: StructureStore) -> list[Entry]:

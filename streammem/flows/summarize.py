@@ -82,6 +82,7 @@ async def _round(batch: Many[Due], bench: Bench) -> Summarized:
     waiting = [due for due, draft in zip(batch, drafts, strict=True) if draft.waits]
     actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
     uppers = await _skeletons(actors, bench, directories)
+    await _unsay([*drafts, *uppers], bench)
     await bench.index.flush()  # what can be found is durable before the marks go
     gone = await bench.store.settle([due for due in batch if due not in waiting])
     await bench.store.mark_due([(due.sequence, due.earliest) for due in gone])  # its lease ran out: look once more
@@ -121,6 +122,13 @@ async def _write(drafts: Many[_Draft], bench: Bench, directories: dict[str, Dire
     await bench.index.keep_nodes(points)
     await bench.store.drop(empty)
     await bench.store.keep(written)
+
+
+async def _unsay(drafts: Iterable[_Draft], bench: Bench) -> None:
+    """Drop the cached words that quote what was erased since it was read; its sequences are due again anyhow."""
+    quoted = {uid for draft in drafts for summary in draft.written for uid in summary.picks}
+    if quoted and (erased := await bench.store.forbidden(quoted)):
+        await bench.store.uncache(sorted(erased))
 
 
 class _Stretch(msgspec.Struct, frozen=True):

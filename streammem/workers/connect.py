@@ -61,7 +61,7 @@ class Connecting:
         events = list(self._reader.read(record, report, f"{record.topic}/{record.partition}@{record.offset}"))
         kept: list[Event] = [event for event in events if not isinstance(event, ErasureEvent)]
         if len(kept) < len(events):
-            report.reject("erasure", "products do not erase: whoever may, sends it to chat.directory.v1", record.topic)
+            report.reject("erasure", "products do not erase: use streammem forget", record.topic)
         return kept, report
 
     async def _sent(self, events: Many[tuple[Received, Event]]) -> list[tuple[Received, Refusal]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Many
 import msgspec
 
 from streammem.core import positions
+from streammem.core.directory import Directory
 from streammem.core.events import moment
 from streammem.core.topics import TOPICS
 from streammem.errors import TransientError
@@ -27,22 +28,26 @@ async def meant(
     parts: Streaming, workspace: str, messages: Iterable[str], users: Iterable[str], progress: Progress | None = None
 ) -> Forgotten:
     """What these names stand for, and all that these users said. Raises QueryError for a name nobody knows."""
-    store = parts.structure
-    named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store)
-    return await forgetting.found(named.workspace, named.messages, named.users, parts.log, _told(progress))
+    store, log = parts.structure, parts.log
+    named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store, log)
+    names = Directory(await store.facts(named.workspace))
+    return await forgetting.found(named.workspace, named.messages, named.users, log, _told(progress), directory=names)
 
 
 async def forgotten(parts: Streaming, wanted: Forgotten, progress: Progress | None = None) -> Forgotten:
     """Forget it, and wait until no worker has anything left to do about it. Raises TransientError when they do not."""
     done = await forgetting.forget(wanted, parts.log, parts.log, parts.structure, _told(progress))
-    await _followed(parts)
+    await _followed(parts, done)
     await parts.structure.uncache(done.messages)  # a summariser may have quoted what it read before
     await parts.structure.sweep()
     return done
 
 
-async def _followed(parts: Streaming) -> None:
-    """Wait for structure, vectors and summaries to come to where the log ends now."""
+async def _followed(parts: Streaming, done: Forgotten) -> None:
+    """Wait for structure and vectors to come to where the log ends now, and until no summary speaks of it.
+
+    Where people go on talking there is always something due, so that is not waited for.
+    """
     store, end = parts.structure, await parts.log.end()
     doing = ""
     try:
@@ -52,8 +57,8 @@ async def _followed(parts: Streaming) -> None:
                 while not positions.covers(await store.applied(name), end):
                     await asyncio.sleep(LOOK)
             doing = "summarize"
-            while (await store.counts())["due"]:
-                await asyncio.sleep(LOOK)
+            while (await store.counts())["due"] and (await forgetting.in_words(done, store))[0]:
+                await asyncio.sleep(5 * LOOK)
     except TimeoutError:
         raise TransientError(
             f"it is marked in the log, but {doing} has not followed: start a worker of this role and run this again"

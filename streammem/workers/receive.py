@@ -30,7 +30,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError(error.name or "aiohttp", "receive") from error
 
 AT_ONCE = 200
-"""Bodies under way to Kafka: bounds memory."""
+"""Bodies that are coming in, and as many under way to Kafka: bounds memory, whoever sends."""
 ECHO = 4096
 """Characters of a challenge or validation token that are sent back."""
 KEPT = ("content-type", "x-slack-retry-num", "x-slack-retry-reason")
@@ -56,6 +56,7 @@ class Receiver:
     def __init__(self, send: Send, settings: ReceiveSettings, pulse: Pulse) -> None:
         self._send, self._settings, self._pulse = send, settings, pulse
         self._sending: set[asyncio.Task[Any]] = set()
+        self._coming = 0
         slack, teams = settings.slack_signing_secret, settings.teams_client_state
         self._verifier = SignatureVerifier(slack.get_secret_value()) if slack else None
         self._client_state = teams.get_secret_value().encode() if teams else None
@@ -63,7 +64,12 @@ class Receiver:
     # ---- serving
     async def serve(self) -> None:
         """Listen until cancelled; what is under way is finished. Raises SettingsError for an address in use."""
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=self._settings.within)
+        runner = web.AppRunner(
+            self.app(),
+            access_log=None,
+            shutdown_timeout=self._settings.within,
+            auto_decompress=False,  # neither product compresses, and a small body may unpack to a very large one
+        )
         await runner.setup()
         host, port = self._settings.host, self._settings.port
         try:
@@ -148,11 +154,16 @@ class Receiver:
     async def _body(self, request: web.Request, until: float) -> bytes:
         if request.content_type != "application/json":
             raise _refusal(web.HTTPUnsupportedMediaType, "send application/json")
+        if self._coming >= AT_ONCE:
+            raise TransientError(f"{AT_ONCE} bodies are coming in already")
+        self._coming += 1
         try:
             async with asyncio.timeout_at(until):
                 return await request.read()
         except TimeoutError:
             raise _refusal(web.HTTPRequestTimeout, "the body did not come in time") from None
+        finally:
+            self._coming -= 1
 
     async def _keep(
         self, topic: Topic, key: bytes | None, body: bytes, headers: Many[tuple[str, bytes]], until: float

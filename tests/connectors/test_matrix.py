@@ -222,7 +222,7 @@ def test_every_kind_of_message_has_its_words_and_things(matrix) -> None:
         said("$j", "whatever", msgtype="org.example.new"),
     )
     assert [(m.text, m.kind, [(a.name, a.kind, a.url) for a in m.attachments]) for m in read.messages] == [
-        ("* waves", "message", []),
+        ("waves", "message", []),
         ("build failed", "message", []),
         ("a caption", "message", [("a.pdf", "file", "mxc://e/1")]),
         ("here", "message", [("location", "other", "geo:1,2")]),

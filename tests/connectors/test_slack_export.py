@@ -256,6 +256,12 @@ def test_a_user_keeps_every_name_and_is_absent_once_deactivated(slack) -> None:
     assert (user.present, user.timezone, user.version) == (False, "Europe/Oslo", "1700000001")
 
 
+def test_a_name_of_blanks_is_none(slack) -> None:
+    row = {"id": "U0CLEO", "name": "cleo", "profile": {"display_name": " ", "real_name": "\u3000"}}
+    read = slack({"users.json": [row], DAY: [said("<@U0CLEO>")]})
+    assert (read.users[0].name, read.texts) == ("cleo", ["@cleo"])
+
+
 def test_an_edited_message_is_a_version_named_by_the_edit(slack) -> None:
     (message,) = slack({DAY: [said("better", edited={"user": "U0ADA", "ts": "1704190060.000000"})]}).messages
     assert message.version == "1704190060.000000"

@@ -201,6 +201,20 @@ def test_an_edit_names_its_version_and_finds_its_message_by_what_was_before() ->
     assert (message.id, message.version, message.text) == (TS, "1704190060.000000", "new")
 
 
+@pytest.mark.parametrize(
+    ("inner", "before", "version"),
+    [
+        (said("", edited={"user": "U0ADA", "ts": "1704190060.000000"}), said("secret"), "1704190060.000000"),
+        (said(""), said("", files=[{"id": "F1", "name": "secret.txt"}]), "1704190100.000100"),
+    ],
+)
+def test_a_change_that_leaves_nothing_deletes_the_message(
+    inner: dict[str, Any], before: dict[str, Any], version: str
+) -> None:
+    (message,) = drawn(changed(inner, before)).messages
+    assert (message.op, message.id, message.version) == ("delete", TS, version)
+
+
 def test_a_deletion_has_the_version_of_its_time_and_finds_its_message_by_what_was_before() -> None:
     when = "1704190200.000100"
     gone = {"type": "message", "subtype": "message_deleted", "channel": "C0001", "ts": when, "event_ts": when}
@@ -517,6 +531,11 @@ def test_pages_and_lists_in_any_files_are_read_together(tmp_path: Path) -> None:
 def test_what_pages_announce_and_do_not_hold_is_a_gap(tmp_path: Path, pages: list[Any], gaps: dict[str, int]) -> None:
     read = from_files(tmp_path, {f"{n}.json": value for n, value in enumerate(pages)}, channel="C0001")
     assert read.report.gaps == gaps
+
+
+def test_a_page_may_be_a_bare_list_of_messages(tmp_path: Path) -> None:
+    read = from_files(tmp_path, {"page.json": [said("one"), said("two", "2.5")]}, channel="C0001")
+    assert [(m.channel.id, m.text) for m in read.messages] == [("C0001", "one"), ("C0001", "two")]
 
 
 def test_a_page_that_was_cut_short_gives_its_whole_messages(tmp_path: Path) -> None:

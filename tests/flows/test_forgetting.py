@@ -9,13 +9,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from streammem.backends.memory import MemoryLog, MemoryStructure
-from streammem.core import erasure
+from streammem.backends.memory_vectors import MemoryIndex
+from streammem.core import erasure, routing
+from streammem.core import events as canonical
 from streammem.core.events import uid
 from streammem.core.identifiers import DEFAULT_RULES
+from streammem.core.registers import fact_key, number
 from streammem.errors import QueryError
 from streammem.flows import forgetting
 from streammem.flows.forgetting import Forgotten
@@ -26,15 +29,18 @@ from streammem.flows.verify import measure, replay
 from streammem.records import (
     ErasureEvent,
     Event,
+    Forwarded,
     GroupEvent,
     LogEntry,
     MessageEvent,
     ReactionEvent,
+    Sender,
     TieEvent,
     UserEvent,
 )
+from tests.embedding import HashingEmbedder
 from tests.flows.worlds import World, shape
-from tests.stories import deleted, edited, public, said
+from tests.stories import at, deleted, edited, public, said
 from tests.strategies import UIDS, USERS, WORKSPACE, histories, keyed
 
 K = 3
@@ -49,6 +55,22 @@ wishes = st.builds(
 def erasures(uids: Sequence[str], users: Sequence[str]) -> list[Event]:
     wanted = Forgotten(WORKSPACE, tuple(uids), tuple(users))
     return [*forgetting._of_users(wanted), *forgetting._of_messages(wanted)]
+
+
+def decided(history: Sequence[Event], users: Sequence[str]) -> bool:
+    """Whether no fact that names these users beside others has the version of another fact of its register.
+
+    Which of two facts of one version stands is by their content, and what is left of one has another.
+    """
+    marks = {erasure.user_mark(WORKSPACE, user) for user in users}
+    facts = canonical.facts_of(history)
+    partly = [f for f in facts if (left := erasure.without(f, marks)) is not None and left is not f]
+    return not [
+        f
+        for f in partly
+        for g in facts
+        if g != f and (fact_key(f), number(f.version)) == (fact_key(g), number(g.version))
+    ]
 
 
 def entries(history: Sequence[Event]) -> list[LogEntry]:
@@ -70,6 +92,7 @@ async def grown(log: Sequence[LogEntry], size: int = 1000) -> MemoryStructure:
 def test_erasures_may_come_at_any_place_of_the_log(
     history: list[Event], wish: tuple[Any, Any], chance: random.Random, size: int
 ) -> None:
+    assume(decided(history, wish[1]))
     log = entries([*history, *erasures(*wish)])
     mixed = [*log, *log[:3]]
     chance.shuffle(mixed)
@@ -165,7 +188,8 @@ def test_a_crash_at_any_effect_and_a_restart_forget_the_same(
     async def crash_and_resume() -> tuple[str, str, set[Any], set[Any]]:
         log = MemoryLog()
         await ingest(history, log, MemoryStructure().forbidden)
-        await forgetting._append(erasures(*wish), log)
+        wanted = await forgetting.found(WORKSPACE, *wish, log)
+        await forgetting._append([*forgetting._of_users(wanted), *forgetting._of_messages(wanted)], log)
         store, calm = Crashes(at, after=after), MemoryStructure()
         for _ in range(2):
             try:
@@ -180,6 +204,45 @@ def test_a_crash_at_any_effect_and_a_restart_forget_the_same(
     crashed, calm, due, due_calm = asyncio.run(crash_and_resume())
     assert crashed == calm
     assert due >= due_calm
+
+
+class Meanwhile(MemoryStructure):
+    """Lets another worker do all it has to do right before the nth effect of the first."""
+
+    def __init__(self, at: int, other: list[LogEntry]) -> None:
+        super().__init__()
+        self.left, self.other = at, other
+        for name in EFFECTS:
+            setattr(self, name, self._shared(getattr(self, name)))
+
+    def _shared(self, effect: Any) -> Any:
+        async def call(*arguments: Any) -> Any:
+            self.left -= 1
+            if self.left == 0:
+                await grow(self.other, self, DEFAULT_RULES)
+            return await effect(*arguments)
+
+        return call
+
+
+@given(histories(), wishes, st.integers(1, 40), st.booleans())
+def test_workers_that_take_in_and_erase_at_the_same_time_end_alike(
+    history: list[Event], wish: tuple[Any, Any], at: int, turned: bool
+) -> None:
+    assume(decided(history, wish[1]))
+    log = entries([*history, *erasures(*wish)])
+    told, erased = log[: len(history)], log[len(history) :]
+    first, second = (erased, told) if turned else (told, erased)
+
+    async def both() -> tuple[str, str]:
+        store = Meanwhile(at, second)
+        await grow(first, store, DEFAULT_RULES)
+        if store.left > 0:  # the first was done before the other began
+            await grow(second, store, DEFAULT_RULES)
+        return await checksum(store), await checksum(await grown(log))
+
+    together, alone = asyncio.run(both())
+    assert together == alone
 
 
 class KeepsLeaves(MemoryStructure):
@@ -264,6 +327,18 @@ async def test_replies_stay_as_replies_to_something_that_never_came() -> None:
     assert await world.store.sequences("w", "artifact") == []
 
 
+async def test_an_answer_whose_place_came_from_the_forgotten_root_stands_where_it_would_without_it() -> None:
+    world, calm = World(), World()
+    root, first = said("1", "DOC-1 is drafted"), said("2", "looks good", thread_id="1", user="bo")
+    later = msgspec.structs.replace(edited(first, "so does DOC-1", 5), thread_id=None, ts=at(4))
+    between = said("3", "DOC-1 is blocked", user="cy")
+    await world.tell([public(), root, first, later, between])
+    await forget(world, "w/c/1")
+    await calm.tell([public(), first, later, between])
+    sequence = routing.artifact_sequence("w", "DOC-1")
+    assert await world.leaves(sequence) == await calm.leaves(sequence) == ["w/c/3", "w/c/2"]
+
+
 async def test_a_person_is_forgotten_with_all_that_it_said_and_was() -> None:
     world = World()
     ada = UserEvent(workspace="w", id="ana", version="5", name="Ada Quill")
@@ -282,8 +357,17 @@ async def test_a_person_is_forgotten_with_all_that_it_said_and_was() -> None:
     assert [e.text for e in (await world.ask("mine or yours?")).evidence] == ["yours"]
 
 
+async def test_who_has_a_forgotten_manager_stays_known_without_one() -> None:
+    world = World()
+    bo = UserEvent(workspace="w", id="bo", name="Bo", manager="ana", version="2")
+    await world.tell([public(), UserEvent(workspace="w", id="ana", name="Ana", version="2"), bo])
+    await world.store.forbid([erasure.user_mark("w", "ana")])
+    await world.store.unlearn("w", "ana")
+    assert (await world.directory("w")).users == {"bo": msgspec.structs.replace(bo, manager=None)}
+
+
 async def test_a_person_with_two_ids_is_forgotten_under_both() -> None:
-    store = MemoryStructure()
+    store, log = MemoryStructure(), MemoryLog()
     await store.learn(
         [
             UserEvent(workspace="w", id="U1", name="Ada", version="1"),
@@ -292,19 +376,19 @@ async def test_a_person_with_two_ids_is_forgotten_under_both() -> None:
         ]
     )
     for name in ("U1", "aad-1", "Ada", "ada quill"):
-        assert (await forgetting.meant("w", (), [name], store)).users == ("U1", "aad-1")
+        assert (await forgetting.meant("w", (), [name], store, log)).users == ("U1", "aad-1")
 
 
 async def test_an_id_that_nobody_knows_or_that_several_bear_is_refused() -> None:
     world = World()
     await world.tell([public(), public("d"), said("1", "here"), said("1", "there", channel="d")])
     with pytest.raises(QueryError, match="2 messages"):
-        await forgetting.meant("w", ["1"], (), world.store)
+        await forgetting.meant("w", ["1"], (), world.store, world.log)
     with pytest.raises(QueryError, match="no message"):
-        await forgetting.meant("w", ["7"], (), world.store)
+        await forgetting.meant("w", ["7"], (), world.store, world.log)
     with pytest.raises(QueryError, match="no user"):
-        await forgetting.meant("w", (), ["zoe"], world.store)
-    assert (await forgetting.meant("w", ["w/d/1"], (), world.store)).messages == ("w/d/1",)
+        await forgetting.meant("w", (), ["zoe"], world.store, world.log)
+    assert (await forgetting.meant("w", ["w/d/1"], (), world.store, world.log)).messages == ("w/d/1",)
 
 
 async def test_an_erasure_in_an_import_is_refused() -> None:
@@ -323,8 +407,201 @@ async def test_what_was_indexed_while_it_was_being_forgotten_does_not_stay() -> 
     assert await world.index.traces("w", ["w/c/1"]) == 0
 
 
+class Renaming(MemoryIndex):
+    """Lets an erasure come right before points are replaced."""
+
+    meanwhile: Any = None
+
+    async def replace(self, points: Any) -> None:
+        if self.meanwhile:
+            await self.meanwhile()
+        await super().replace(points)
+
+
+async def test_what_was_worded_anew_while_it_was_being_forgotten_does_not_stay() -> None:
+    vectors = Renaming(HashingEmbedder.dimensions)
+    world = World(vectors=vectors)
+    unnamed = msgspec.structs.replace(said("1", "the code is 4711"), sender=Sender(id="ana"))
+    await world.tell([public(), unnamed])
+
+    async def erase() -> None:
+        vectors.meanwhile = None
+        await world.store.forbid(["w/c/1"])
+        await vectors.erase("w", ["w/c/1"])
+
+    vectors.meanwhile = erase
+    await world.tell([UserEvent(workspace="w", id="ana", name="Ada", version="2")])
+    assert vectors.meanwhile is None
+    assert await vectors.traces("w", ["w/c/1"]) == 0
+
+
 def test_marks_name_messages_and_users_without_mixing_them_up() -> None:
     user = ErasureEvent(workspace="w", entity="user", id="c/1")
     message = ErasureEvent(workspace="w", entity="message", channel="user", id="c/1")
     assert erasure.mark_of(user) != erasure.mark_of(message)
     assert msgspec.json.decode(msgspec.json.encode(user), type=ErasureEvent) == user
+
+
+@pytest.mark.parametrize(
+    ("id_", "name"), [("50%", "50%"), ("50%", "w/c/50%"), ("50%", "w/c/50%25"), ("a/b", "w/c/a%2Fb")]
+)
+async def test_a_message_is_found_however_its_id_is_written(id_: str, name: str) -> None:
+    world = World()
+    await world.tell([public(), msgspec.structs.replace(said("1", "the code is 4711"), id=id_)])
+    named = await forgetting.meant("w", [name], (), world.store, world.log)
+    assert (await forget(world, *named.messages)).entries == 1
+    assert not [e for e in await world.log.read({}, 9) if isinstance(e.event, MessageEvent)]
+
+
+async def test_a_message_can_be_named_by_its_permalink() -> None:
+    world, link = World(), "https://x.slack.com/archives/c/p1"
+    await world.tell(
+        [public(), msgspec.structs.replace(said("1", "the code is 4711"), permalink=link), said("2", "so")]
+    )
+    assert (await forgetting.meant("w", [link], (), world.store, world.log)).messages == ("w/c/1",)
+    with pytest.raises(QueryError, match="no message"):
+        await forgetting.meant("w", [f"{link}2"], (), world.store, world.log)
+
+
+async def test_a_message_is_forgotten_under_all_ids_of_its_channel() -> None:
+    world = World()
+    tie = TieEvent(workspace="w", entity="channel", id="c2", same_as="c", version="9")
+    old = [public(), said("1", "the code is 4711"), said("2", "other")]
+    new = [public("c2"), tie, said("1", "the code is 4711", channel="c2"), said("3", "later", channel="c2")]
+    await world.tell([*old, *new])
+    for name in ("w/c/1", "w/c2/1", "1"):
+        named = await forgetting.meant("w", [name], (), world.store, world.log)
+        wanted = await forgetting.found("w", named.messages, (), world.log, directory=await world.directory("w"))
+        assert wanted.messages == ("w/c/1", "w/c2/1")
+    assert (await forget(world, *wanted.messages)).entries == 2
+    assert "4711" not in str(await world.ask("what is the code?"))
+
+
+async def test_somebody_who_only_reacted_can_be_forgotten() -> None:
+    world = World()
+    reaction = ReactionEvent(workspace="w", channel="c", message="1", name="eyes", user="zed")
+    await world.tell([public(), said("1", "hello"), reaction])
+    named = await forgetting.meant("w", (), ["zed"], world.store, world.log)
+    await forget(world, users=named.users)
+    assert await world.store.reactions("w", "c", "1") == []
+    assert (await forgetting.traces(named, world.log, world.store, world.index)).total == 0
+
+
+@pytest.mark.parametrize("name", ["", " ", "@", "*", "w", "//", "w/c/", "w/c/1/2"])
+async def test_what_names_nothing_forgets_nothing(name: str) -> None:
+    world = World()
+    await world.tell([public(), said("1", "hello"), msgspec.structs.replace(said("2", "beep"), sender=Sender())])
+    for messages, users in (([name], []), ([], [name])):
+        with pytest.raises(QueryError, match="no "):
+            await forgetting.meant("w", messages, users, world.store, world.log)
+
+
+async def test_who_has_only_a_name_is_forgotten_by_it() -> None:
+    world = World()
+    beep = msgspec.structs.replace(said("2", "beep 4711"), sender=Sender(name="Robo", kind="bot"))
+    await world.tell([public(), said("1", "hello"), beep])
+    named = await forgetting.meant("w", (), ["Robo"], world.store, world.log)
+    assert (await forget(world, users=named.users)).messages == ("w/c/2",)
+    assert [e.text for e in (await world.ask("beep")).evidence] == ["hello"]
+
+
+async def test_mentions_count_messages_of_others_and_each_once() -> None:
+    world = World()
+    named = said("2", "ask ana", user="bo", mentions=["ana"])
+    own = said("3", "I, ana", mentions=["ana"])
+    await world.tell([public(), named, edited(named, "ask ana or cy", 5), own, said("4", "and ana", user="bo")])
+    done = await forget(world, users=["ana"])
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).mentions == 1
+
+
+async def test_messages_of_others_that_pass_it_on_are_told_so_that_they_can_be_forgotten_too() -> None:
+    world = World()
+    passed = Forwarded(id="1", channel="c", text="the code is 4711")
+    copy = msgspec.structs.replace(said("2", "look", user="bo", channel="d"), forwarded=passed)
+    other = msgspec.structs.replace(copy, id="3", forwarded=Forwarded(id="9", text="something else"))
+    await world.tell([public(), public("d"), said("1", "the code is 4711"), copy, other])
+    done = await forget(world, "w/c/1")
+    traces = await forgetting.traces(done, world.log, world.store, world.index)
+    assert (traces.total, traces.copies) == (0, ("w/d/2",))
+    await forget(world, *traces.copies)
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).copies == ()
+
+
+async def test_who_was_in_a_call_counts_as_named() -> None:
+    world = World()
+    call = msgspec.structs.replace(said("2", "", user="bo"), kind="call", participants=("ana", "bo"))
+    await world.tell([public(), said("1", "hello"), call])
+    done = await forget(world, users=["ana"])
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).mentions == 1
+
+
+async def test_words_of_others_that_look_like_a_quote_are_no_trace() -> None:
+    world = World()
+    await world.tell([public(), said("1", "hello"), said("2", "well <@ana>: please look", user="bo")])
+    done = await forget(world, users=["ana"])
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).total == 0
+
+
+async def test_a_run_that_was_cut_short_is_completed_by_any_later_one() -> None:
+    world = World()
+    await world.tell(
+        [public(), said("1", "the code is 4711"), said("2", "hello", user="bo"), said("3", "bye", user="cy")]
+    )
+    begun = Forgotten("w", ("w/c/2",), ("ana",))
+    await forgetting._append([*forgetting._of_users(begun), *forgetting._of_messages(begun)], world.log)  # and no more
+    await world.catch_up()
+    cy = Forgotten("w", ("w/c/3",), ())
+    assert (await forgetting.traces(cy, world.log, world.store, world.index)).log == 3
+    assert (await forgetting.forget(cy, world.log, world.log, world.store)).entries == 3
+    await world.catch_up()
+    await world.summarize()
+    assert (await forgetting.traces(cy, world.log, world.store, world.index)).total == 0
+
+
+async def test_what_comes_into_the_log_while_the_marks_are_lost_is_found_and_forgotten_again() -> None:
+    world, secret = World(), said("1", "the code is 4711")
+    await world.tell([public(), secret])
+    done = await forget(world, "w/c/1")
+    await ingest([secret], world.log, MemoryStructure().forbidden)  # Redis has lost everything
+    await world.catch_up()
+    await world.summarize()
+    assert await world.store.versions(["w/c/1"]) == [()]
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).total == 1
+    assert (await forget(world, "w/c/1")).entries == 1
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).total == 0
+
+
+class Slow(MemoryStructure):
+    """Takes so long to say whether a text is cached that an erasure comes between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Any = None
+
+    async def cached(self, keys: Any) -> Any:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile:
+            await meanwhile()
+        return await super().cached(keys)
+
+
+async def test_a_summariser_that_read_it_before_leaves_no_quote_of_it_in_the_cache() -> None:
+    store = Slow()
+    world = World(store=store)
+
+    async def erase() -> None:
+        await forget(world, "w/c/1")  # with a summary by another worker, for this one has lost its lease
+        await store.uncache(["w/c/1"])
+
+    store.meanwhile = erase
+    await world.tell([public(), said("1", "the code is 4711"), said("2", "hello", user="bo")])
+    await world.summarize()
+    assert not [said async for _, said in store.generated() if "4711" in str(said)]
+
+
+async def test_what_cannot_be_used_of_a_forgotten_message_is_not_given_back_with_a_reason() -> None:
+    log, store = MemoryLog(), MemoryStructure()
+    await store.forbid(["w/c/1"])
+    broken = msgspec.structs.replace(said("1", "the code is 4711"), ts=None)
+    done = await ingest([broken, said("2", "hello"), msgspec.structs.replace(broken, id="3")], log, store.forbidden)
+    assert (done.forgotten, done.accepted, [r.place for r in done.refusals]) == (1, 1, [2])

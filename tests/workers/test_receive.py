@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import hmac
 import io
@@ -70,6 +71,22 @@ async def listening(topics: Topics, chosen: ReceiveSettings = BOTH) -> AsyncIter
     receiver = Receiver(topics.send, chosen, Pulse("receive"))
     async with TestClient(TestServer(receiver.app())) as client:
         yield client
+
+
+@asynccontextmanager
+async def serving(topics: Topics, chosen: ReceiveSettings = BOTH) -> AsyncIterator[aiohttp.ClientSession]:
+    """A client of the receiver as it listens by itself."""
+    with capture_logs() as logs:
+        task = asyncio.create_task(
+            Receiver(topics.send, chosen.model_copy(update={"port": 0}), Pulse("receive")).serve()
+        )
+        while not logs:
+            await asyncio.sleep(0)
+    port = next(line["port"] for line in logs if line["event"] == "listens")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client:
+        yield client
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def signature(body: bytes, at: float, secret: str = SECRET) -> dict[str, str]:
@@ -338,6 +355,33 @@ async def test_a_body_that_does_not_come_is_not_waited_for(topics: Topics) -> No
         answer = await client.post("/slack/events", data=slow(), headers=signature(b"{", time.time()))
         assert answer.status == 408
         answered.set()
+
+
+async def test_bodies_that_do_not_come_hold_only_so_much_memory(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streammem.workers.receive.AT_ONCE", 2)
+    ended = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{"
+        await ended.wait()
+
+    async with listening(topics) as client:
+        posts = [asyncio.create_task(client.post("/teams/notifications", data=slow(), headers=JSON)) for _ in range(4)]
+        answers = [await post for post in posts]
+        assert sorted(answer.status for answer in answers) == [408, 408, 503, 503]
+        ended.set()
+        assert (await posted(client, EVENT)).status == 200
+
+
+async def test_a_compressed_body_is_not_unpacked(topics: Topics) -> None:
+    body = gzip.compress(json.dumps({"value": [NOTE]}).encode())
+    async with serving(topics) as client:
+        answer = await client.post("/teams/notifications", data=body, headers=JSON | {"Content-Encoding": "gzip"})
+        assert answer.status == 400
+        assert (await posted(client, EVENT)).status == 200
+    assert len(topics.kept) == 1
 
 
 async def test_neither_secrets_nor_what_people_said_are_logged(topics: Topics) -> None:

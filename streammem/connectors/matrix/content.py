@@ -59,8 +59,6 @@ def text_of_message(content: Row, *, answers: bool) -> str:
         # The body of a file is its name, unless a name stands elsewhere: then it is a caption.
         named = text_of(content, "filename")
         return body if named and named != body else ""
-    if text_of(content, "msgtype") == "m.emote" and body.strip():
-        return f"* {body}"
     return body
 
 

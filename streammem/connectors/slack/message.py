@@ -187,11 +187,13 @@ def _message(row: Row, ts: str, place: Place, origin: str, changed: str) -> Mess
     told = text_source == "attachments"
     attachments = attachments_of(row, place.names, told=told, passed_on=forwarded is not None)
     participants = participants_of(row)
+    edited = exact_ts(row_of(row, "edited").get("ts"))
     if kind == "message" and not (text or attachments or (forwarded and forwarded.text)):
+        if not participants and (emptied := changed or edited):
+            return _deletion(ts, emptied, place, origin)
         if not participants:
             raise IgnoredError("empty")
         kind = "call"
-    edited = exact_ts(row_of(row, "edited").get("ts"))
     root = exact_ts(row.get("thread_ts")) or _root_in_link(row)
     answered = root if root != ts and root else None
     return MessageEvent(

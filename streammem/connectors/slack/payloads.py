@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streammem.connectors.connector import NOTHING, Given
-from streammem.connectors.fields import as_list, row_of, text_of
+from streammem.connectors.fields import as_list, as_row, row_of, text_of
 from streammem.connectors.payload_files import PayloadFiles
 from streammem.connectors.report import Report
 from streammem.connectors.slack.changes import facts_in_message, facts_of
@@ -61,7 +61,7 @@ class SlackPayloads:
             if self._account is not None and item.kind == "message" and not item.when:
                 self._account.see_message(item.row, self._channel(item, origin))
         if self._account is not None and many:
-            self._account.see_page(payload, self._channel(Item("page", payload), origin))
+            self._account.see_page(payload, self._channel(Item("page", as_row(payload)), origin))
         if isinstance(payload, dict) and payload.get("type") == "app_rate_limited":
             report.gap("rate-limited", origin)
 
