@@ -300,7 +300,8 @@ class Version(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """One version of a message as the memory keeps it. Everything routing needs is here.
 
     Registers order versions by (`number`, deletes first, `hash`): `number` is the version token in a form
-    whose string order is its numeric order. `since` is when this version was said (µs).
+    whose string order is its numeric order. `since` is when this version was said (µs). `attached` are words that came
+    beside its own: what it passes on, cards, names of files.
     """
 
     uid: str
@@ -321,6 +322,7 @@ class Version(msgspec.Struct, gc=False, frozen=True, array_like=True):
     markers: tuple[str, ...] = ()
     kind: str = "message"
     permalink: str = ""
+    attached: str = ""
 
     @property
     def key(self) -> str:
@@ -489,7 +491,10 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read."""
+    """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read.
+
+    `attached` is what came with it: words that it passes on, cards, names of files.
+    """
 
     uid: str
     id: str
@@ -500,6 +505,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user_name: str
     ts: int
     text: str
+    attached: str = ""
     reply_to: str | None = None
     permalink: str | None = None
     edited: bool = False

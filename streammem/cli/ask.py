@@ -179,6 +179,8 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
     out.print(head, soft_wrap=True)
     for text in shown.plain(item.text).split("\n"):
         out.print(Text(f"    {text}"), soft_wrap=True)
+    for text in shown.plain(item.attached).splitlines():
+        out.print(Text(f"    | {text}", style="dim"), soft_wrap=True)
     for found in item.found_by if explain else ():
         out.print(Text(f"      found: {_found(found)}", style="dim"), soft_wrap=True)
     if explain and item.permalink:

@@ -161,12 +161,13 @@ class Reader:
         ts = self._time(row, own)
         if not isinstance(row.get("text"), str):
             raise RejectedError("no-text", f"message {message!r} has no text")
-        if not words_of(row, "text").strip():
-            return []
         workspace, channel = (self.merged, own) if self.merged else (own, channel)
+        edited = _edited(row)
+        if not words_of(row, "text").strip():
+            return [self._emptied(workspace, channel, message, row, edited, origin)] if edited else []
         name = _id(row, "user")
         user = _id(row, "user_id") or name
-        thread, kind, edited = _id(row, "thread"), _kind(row), _edited(row)
+        thread, kind = _id(row, "thread"), _kind(row)
         event = MessageEvent(
             source_format=self.source_format,
             workspace=workspace,
@@ -184,6 +185,21 @@ class Reader:
             ingest=Ingest(origin=origin),
         )
         return [*self._role(row, workspace, user, name), event]
+
+    def _emptied(
+        self, workspace: str, channel: str, message: str, row: Row, edited: datetime, origin: str
+    ) -> MessageEvent:
+        """An edit that leaves no words deletes the message."""
+        return MessageEvent(
+            op="delete",
+            source_format=self.source_format,
+            workspace=workspace,
+            channel=ChannelRef(id=channel),
+            id=message,
+            version=_version(row, edited),
+            deleted_at=edited,
+            ingest=Ingest(origin=origin),
+        )
 
     def _time(self, row: Row, workspace: str) -> datetime:
         """The row's time; without one, a second after the row before: the order of a workspace is all it has."""

@@ -37,6 +37,9 @@ _KINDS = {"message", "reaction", "user", "channel", "membership"}
 TEXT_LIMIT = 64 * 1024
 """Longest text kept, in characters: longer ones are cut at a code point and say so (chat-formats/kafka.md)."""
 
+CARD_LIMIT = 2_000
+"""Characters of a card that are kept beside a message's own words."""
+
 EVENT_LIMIT = 900_000
 """Longest event kept, in bytes of JSON: what a record of the log may be by Kafka's defaults, with room for its key."""
 
@@ -172,6 +175,21 @@ def shown_text(event: MessageEvent) -> str:
     return _passed_on(event) or "\n".join(a.text or a.name or a.url or "" for a in event.attachments).strip()
 
 
+def attached_text(event: MessageEvent) -> str:
+    """What came with a message that has words of its own: the words it passes on, cards, names of files."""
+    if not event.text.strip():
+        return ""
+    return "\n".join(filter(None, (_passed_on(event), *(_beside(a, event.text) for a in event.attachments))))
+
+
+def _beside(attachment: Attachment, text: str) -> str:
+    """What an attachment adds: the words of a card, the name of a file. Previews of links add nothing."""
+    if attachment.kind == "card":
+        return (attachment.text or "")[:CARD_LIMIT].strip()
+    named = attachment.name if attachment.kind in ("file", "image", "canvas") else None
+    return named if named and named not in text else ""
+
+
 def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Version:
     """The version record of a message event: everything the forests need, derived once."""
     name = uid(event.workspace, event.channel.id, event.id)
@@ -189,7 +207,8 @@ def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Ve
             user="",
             text="",
         )
-    text = shown_text(event)
+    text, attached = shown_text(event), attached_text(event)
+    words = f"{text}\n{attached}" if attached else text
     here = (event.workspace, event.channel.id)
     thread = event.thread_id if event.thread_id and event.thread_id != event.id else None
     spoken = event.kind == "message"
@@ -208,10 +227,11 @@ def version_of(event: MessageEvent, digest: str, rules: identifiers.Rules) -> Ve
         reply_to=uid(*here, event.reply_to) if event.reply_to and event.reply_to != event.id else "",
         thread=uid(*here, thread) if thread else "",
         mentions=tuple(sorted({m.id for m in event.mentions if m.type == "user"})) if spoken else (),
-        identifiers=rules.identifiers(text) if spoken else (),
-        markers=rules.markers(text) if spoken else (),
+        identifiers=rules.identifiers(words) if spoken else (),
+        markers=rules.markers(words) if spoken else (),
         kind=event.kind,
         permalink=event.permalink or "",
+        attached=attached,
     )
 
 

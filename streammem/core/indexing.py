@@ -45,12 +45,16 @@ def renamed(naming: Naming, version: Version, names: Names) -> Naming:
 
 def dense_text(version: Version, naming: Naming) -> str:
     """The words that are embedded: the speaker's name and the text."""
-    return f"{naming.speaker}: {version.text}"
+    return f"{naming.speaker}: {_words(version)}"
 
 
 def lexical_text(version: Version, naming: Naming) -> str:
     """The words that are searched lexically: speaker, channel and the date in several spellings before the text."""
-    return f"{naming.speaker} #{naming.room} {spelled(moment(version.ts))}: {version.text}"
+    return f"{naming.speaker} #{naming.room} {spelled(moment(version.ts))}: {_words(version)}"
+
+
+def _words(version: Version) -> str:
+    return f"{version.text}\n{version.attached}" if version.attached else version.text
 
 
 def spelled(day: datetime) -> str:

@@ -140,6 +140,7 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
         user_name=directory.user_name(version.user),
         ts=version.ts,
         text=directory.worded(version.text),
+        attached=directory.worded(version.attached),
         reply_to=native_id(version.reply_to) or None,
         permalink=version.permalink or None,
         edited=version.since > version.ts,

@@ -255,6 +255,11 @@ def test_a_given_channel_stands_in_where_a_row_names_none(lines) -> None:
     assert [m.channel.id for m in lines(bare, row("b"), channel="given").messages] == ["given", "ops"]
 
 
+def test_an_edit_that_leaves_no_words_deletes_the_message(lines) -> None:
+    said, emptied = lines(row("a"), row("a", text=" ", edited_at="2024-03-01T10:01:00Z")).messages
+    assert (said.op, emptied.op, emptied.id, emptied.version) == ("upsert", "delete", "a", "1709287260000")
+
+
 def test_a_row_may_tell_its_edit_its_kind_its_channel_and_a_name(lines) -> None:
     edited = "2024-03-01T10:01:00Z"
     first, second, third, fourth = lines(

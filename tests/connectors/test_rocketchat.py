@@ -213,6 +213,20 @@ def test_a_message_passed_on_tells_whence(rocket) -> None:
     assert message.forwarded == Forwarded(id="q1", channel="rOps", text="their words")
 
 
+def test_a_file_passed_on_is_told_by_its_name_and_a_quote_of_nothing_is_ignored(rocket) -> None:
+    quote = {"text": "", "author_name": "bram", "message_link": "/direct?msg=q1"}
+    read = rocket(
+        said(
+            "a",
+            None,
+            attachments=[{**quote, "attachments": [{"title": "b.png", "title_link": "/file-upload/f/b.png"}]}],
+        ),
+        said("b", None, attachments=[quote]),
+    )
+    assert [(m.id, m.forwarded) for m in read.messages] == [("a", Forwarded(id="q1", text="b.png"))]
+    assert read.report.ignored == {"empty": 1}
+
+
 def test_the_words_of_an_app_stand_in_blocks_or_cards(rocket) -> None:
     poll = [{"type": "section", "text": {"type": "mrkdwn", "text": "Lunch?"}}, {"type": "actions", "elements": [{}]}]
     card = {

@@ -212,6 +212,22 @@ def test_a_forwarded_message_is_no_reply() -> None:
     assert (found.reply_to, found.text) == (None, "look")
 
 
+def test_a_picture_passed_on_without_words_is_listed_and_a_forward_of_nothing_is_ignored() -> None:
+    address = "https://graph.microsoft.com/v1.0/chats/19:x/messages/1/hostedContents/2/$value"
+    contents = (f'<p><img src="{address}" alt="plan"></p>', "")
+    rows = [
+        message(
+            f"<attachment id='{number}'></attachment>", id=f"170418960000{number}", chat=True, attachments=[passed_on]
+        )
+        for number, words in enumerate(contents)
+        for original in [json.dumps({"originalMessageId": ID, "originalMessageContent": words})]
+        for passed_on in [{"id": str(number), "contentType": "forwardedMessageReference", "content": original}]
+    ]
+    drawn = taken(page(*rows))
+    assert [(m.id, [a.kind for a in m.attachments]) for m in drawn.messages] == [("1704189600000", ["image"])]
+    assert drawn.report.ignored == {"empty": 1}
+
+
 def test_the_two_people_of_a_conversation_of_two_are_told_by_its_id() -> None:
     chat = f"19:{ADA}_{BRAM}@unq.gbl.spaces"
     drawn = taken(page(message(chat=True, chatId=chat)))

@@ -202,6 +202,7 @@ class Reading:
             reply_to=relation.reply_to or None,
             thread_id=relation.thread or None,
             text=text,
+            text_source="text" if text else "none",
             mentions=(*mentions_of(said), *rooms_named(said)),
             links=links_of(said),
             attachments=attachments_of(said, is_sticker=self._kind == "m.sticker"),

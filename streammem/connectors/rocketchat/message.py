@@ -88,7 +88,7 @@ def _said(row: Row, message: str, room: str, known: Known, origin: str) -> Messa
     attachments = attachments_of(row, told=text_source == "attachments") if kind != "encrypted" else ()
     root = id_of(row.get("tmid"))
     answered, forwarded = _quoted(quote_of(row), text, room, known)
-    if kind == "message" and not (text or attachments or forwarded):
+    if kind == "message" and not (text or attachments or (forwarded and forwarded.text)):
         raise IgnoredError("empty")
     return MessageEvent(
         source="rocketchat",

@@ -49,7 +49,7 @@ def quote_of(row: Row) -> Quote | None:
             continue
         if message := parse_qs(address.query).get("msg"):
             place = [part for part in address.path.split("/") if part]
-            return Quote(message[0], place[-1] if place else "", _joined(map(_told, quoted)))
+            return Quote(message[0], place[-1] if place else "", _joined(map(_quoted, quoted)))
     return None
 
 
@@ -89,6 +89,11 @@ def _told(card: Row) -> str:
     title, url = text_of(card, "title"), text_of(card, "title_link")
     linked = f"{title} ({url})" if title and "://" in url else title
     return _joined((words_of(card, "pretext"), linked, _words(card)))
+
+
+def _quoted(card: Row) -> str:
+    """The words of a quoted message, the names of its files where it has none."""
+    return _told(card) or _joined(text_of(part, "title") for part in rows_of(card, "attachments"))
 
 
 def _words(card: Row) -> str:

@@ -42,6 +42,7 @@ def read_body(row: Row, names: Names) -> Body:
     text = "\n".join(filter(None, (text_of(row, "subject").strip(), markup.text)))
     source: Literal["text", "html", "attachments", "none"] = "text" if is_text else "html"
     links = dict(markup.links)
+    forwarded, original = _forwarded(row, names)
     if not text and told:
         text, source = told, "attachments"
         links |= {url: link for _, card in cards for url, link in card.links.items()}
@@ -50,9 +51,9 @@ def read_body(row: Row, names: Names) -> Body:
         text_source=source if text else "none",
         mentions=mentions.of(markup.mentioned),
         links=tuple(links.values()),
-        attachments=(*_attached(row, told=source == "attachments"), *_shown(markup)),
+        attachments=(*_attached(row, told=source == "attachments"), *_shown(markup), *_shown(original)),
         quoted=_quoted(row) or markup.quoted,
-        forwarded=_forwarded(row, names),
+        forwarded=forwarded,
         is_cut=not is_text and len(content) > LIMIT,
     )
 
@@ -113,14 +114,17 @@ def _quoted(row: Row) -> str:
     return ""
 
 
-def _forwarded(row: Row, names: Names) -> Forwarded | None:
+def _forwarded(row: Row, names: Names) -> tuple[Forwarded | None, Markup]:
+    """The message that this one passes on, and all that its body shows."""
     for attachment in rows_of(row, "attachments"):
         if _kind(attachment) == "forwardedmessagereference":
             original = content_of(attachment)
             words = text_of(original, "originalMessageContent", "messagePreview")
-            return Forwarded(
+            markup = read_html(words, Mentions(original, names))
+            forwarded = Forwarded(
                 id=text_of(original, "originalMessageId", "messageId") or text_of(attachment, "id") or None,
                 channel=text_of(original, "originalConversationId", "conversationId", "chatId") or None,
-                text=read_html(words, Mentions(original, names)).text or None,
+                text=markup.text or None,
             )
-    return None
+            return forwarded, markup
+    return None, Markup()

@@ -181,7 +181,8 @@ class Said:
         kind = kind_of(row)
         body = read_body(row, self._setting.known.names)
         participants = participants_of(row)
-        if kind == "message" and not (body.text or body.attachments or body.forwarded or participants):
+        passed_on = body.forwarded is not None and body.forwarded.text
+        if kind == "message" and not (body.text or body.attachments or passed_on or participants):
             raise IgnoredError("empty")
         return MessageEvent(
             source="teams",

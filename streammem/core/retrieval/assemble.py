@@ -109,7 +109,8 @@ def headers(candidates: Iterable[tuple[Header, int]], room: int, spent: int, num
 def line(version: Version, channel: str, user: str) -> str:
     """A message as it is rendered for an answer model: channel, speaker, time, lifecycle markers, verbatim text."""
     markers = f" [{', '.join(version.markers)}]" if version.markers else ""
-    return f"#{channel} {moment(version.ts):%Y-%m-%d %H:%M} {user}{markers}: {version.text}"
+    beside = f" [with: {' · '.join(version.attached.splitlines())}]" if version.attached else ""
+    return f"#{channel} {moment(version.ts):%Y-%m-%d %H:%M} {user}{markers}: {version.text}{beside}"
 
 
 def named(text: str, names: Mapping[str, str]) -> str:
