@@ -164,7 +164,9 @@ class Reader:
         workspace, channel = (self.merged, own) if self.merged else (own, channel)
         edited = _edited(row)
         if not words_of(row, "text").strip():
-            return [self._emptied(workspace, channel, message, row, edited, origin)] if edited else []
+            return (
+                [self._emptied((workspace, channel, message), _version(row, edited), edited, origin)] if edited else []
+            )
         name = _id(row, "user")
         user = _id(row, "user_id") or name
         thread, kind = _id(row, "thread"), _kind(row)
@@ -186,17 +188,16 @@ class Reader:
         )
         return [*self._role(row, workspace, user, name), event]
 
-    def _emptied(
-        self, workspace: str, channel: str, message: str, row: Row, edited: datetime, origin: str
-    ) -> MessageEvent:
+    def _emptied(self, name: tuple[str, str, str], version: str, edited: datetime, origin: str) -> MessageEvent:
         """An edit that leaves no words deletes the message."""
+        workspace, channel, message = name
         return MessageEvent(
             op="delete",
             source_format=self.source_format,
             workspace=workspace,
             channel=ChannelRef(id=channel),
             id=message,
-            version=_version(row, edited),
+            version=version,
             deleted_at=edited,
             ingest=Ingest(origin=origin),
         )

@@ -20,6 +20,7 @@ from streammem.flows.structure import grow
 from streammem.flows.verify import measure, replay
 from streammem.ports import Span
 from streammem.records import Entry, Event, Leaf, LogEntry
+from tests.flows.crashes import Crashes
 from tests.stories import said
 from tests.strategies import histories, keyed
 
@@ -101,31 +102,6 @@ def test_the_property_catches_a_planted_fault(fault: Store) -> None:
 
     with pytest.raises((AssertionError, ExceptionGroup)):
         property_holds()
-
-
-EFFECTS = ("register", "enter", "link", "learn", "redact", "mark_due", "advance")
-
-
-class Crashes(MemoryStructure):
-    """Fails at the nth effect, before or after doing it."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        super().__init__()
-        self.left, self.after = at, after
-        for name in EFFECTS:
-            setattr(self, name, self._failing(getattr(self, name)))
-
-    def _failing(self, effect: Any) -> Any:
-        async def call(*arguments: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self.after:
-                raise InterruptedError
-            outcome = await effect(*arguments)
-            if self.left == 0:
-                raise InterruptedError
-            return outcome
-
-        return call
 
 
 @given(histories(), st.integers(1, 40), st.booleans(), st.integers(1, 7))

@@ -39,6 +39,7 @@ from streammem.records import (
     UserEvent,
 )
 from tests.embedding import HashingEmbedder
+from tests.flows.crashes import Crashes
 from tests.flows.worlds import World, shape
 from tests.stories import at, deleted, edited, public, said
 from tests.strategies import UIDS, USERS, WORKSPACE, histories, keyed
@@ -151,34 +152,6 @@ def test_nothing_is_left_and_an_import_of_the_same_brings_nothing_back(
         assert await checksum(rebuilt) == await checksum(world.store)
 
     asyncio.run(forgotten())
-
-
-EFFECTS = (
-    *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache"),
-    *("register", "enter", "link", "learn", "redact", "mark_due", "advance"),
-)
-
-
-class Crashes(MemoryStructure):
-    """Fails at the nth effect, before or after doing it."""
-
-    def __init__(self, at: int, *, after: bool) -> None:
-        super().__init__()
-        self.left, self.after = at, after
-        for name in EFFECTS:
-            setattr(self, name, self._failing(getattr(self, name)))
-
-    def _failing(self, effect: Any) -> Any:
-        async def call(*arguments: Any) -> Any:
-            self.left -= 1
-            if self.left == 0 and not self.after:
-                raise InterruptedError
-            outcome = await effect(*arguments)
-            if self.left == 0:
-                raise InterruptedError
-            return outcome
-
-        return call
 
 
 @given(histories(), wishes, st.integers(1, 60), st.booleans(), st.integers(1, 9))
