@@ -39,7 +39,7 @@ from streammem.records import (
     UserEvent,
 )
 from tests.embedding import HashingEmbedder
-from tests.flows.crashes import Crashes
+from tests.flows.crashes import EFFECTS, Crashes
 from tests.flows.worlds import World, shape
 from tests.stories import at, deleted, edited, public, said
 from tests.strategies import UIDS, USERS, WORKSPACE, histories, keyed
