@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from streammem import settings as configuration
@@ -61,8 +62,8 @@ async def test_what_was_appended_last_is_what_to_wait_for(memory: StreamMemory, 
 async def test_an_event_that_would_be_refused_stops_the_append_before_anything_is_sent(
     memory: StreamMemory, exchange: Exchange
 ) -> None:
-    with pytest.raises(RejectedError, match="no-text"):
-        await memory.append([said("1", "a"), said("2", " ")])
+    with pytest.raises(RejectedError, match="no-timestamp"):
+        await memory.append([said("1", "a"), msgspec.structs.replace(said("2", "b"), ts=None)])
     assert exchange.sent == []
 
 

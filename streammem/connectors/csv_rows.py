@@ -228,7 +228,7 @@ def _stated(row: Callable[[], dict[str, Any]], convert: Convert, reader: Reader,
     stated = row()
     if convert == reader.message and "id" not in stated:
         stated["id"] = _made_id(stated, reader.given_channel)
-    return reader.stated(convert(stated, origin), convert)
+    return reader.stated(convert(stated, origin))
 
 
 def _row(cells: list[str] | str, placed: dict[str, int], width: int) -> dict[str, Any]:

@@ -49,6 +49,7 @@ _PRIVATE_KEYS = ("private", "is_private", "isPrivate")
 _NO = frozenset({"false", "f", "no", "n", "0", "0.0"})
 _OPEN = frozenset({"public", "public_channel", "channel", "open", "o", "c"})
 _CLOSED = re.compile(r"(?:priv|direct|secret|restrict|closed|confiden|(?:dm|im|mpim|group|group[_ -].*|p|d|g)\Z)")
+_ATTACHMENT_KINDS = ("file", "image", "canvas", "card", "unfurl", "sticker", "other")
 _SENDER_KINDS: tuple[SenderKind, ...] = ("user", "bot", "external", "system", "unknown")
 _MILLISECONDS_FROM = 10**11
 _MESSAGE_KINDS: tuple[Kind, ...] = ("system", "call", "encrypted")
@@ -82,19 +83,19 @@ class Reader:
         """The events of one line, or none and an account of why."""
         if not raw.strip():
             return []
-        return self.report.counted(lambda: self.stated(self._of_line(raw, origin, convert), convert), origin)
+        return self.report.counted(lambda: self.stated(self._of_line(raw, origin, convert)), origin)
 
     def counted_value(self, value: Any, origin: str, convert: Convert) -> list[Event]:
         """The events of one decoded value, or none and an account of why."""
-        return self.report.counted(lambda: self.stated(self._of_value(value, origin, convert), convert), origin)
+        return self.report.counted(lambda: self.stated(self._of_value(value, origin, convert)), origin)
 
-    def stated(self, events: list[Event], convert: Convert) -> list[Event]:
-        """The events of one row, which may not be none. Raises IgnoredError for none, RejectedError for an erasure."""
+    def stated(self, events: list[Event]) -> list[Event]:
+        """The events of one row. Raises IgnoredError for a merged channel, RejectedError for an erasure."""
         if any(isinstance(event, ErasureEvent) for event in events):
             raise RejectedError("not-importable", "an erasure is ordered, never imported")
         if events:
             return events
-        raise IgnoredError("merged-channel" if convert == self.channel else "empty")
+        raise IgnoredError("merged-channel")
 
     def _of_line(self, raw: bytes, origin: str, convert: Convert) -> list[Event]:
         if len(raw) >= RECORD_LIMIT:
@@ -159,14 +160,13 @@ class Reader:
         own = text_of(row, "ws") or self.home
         message, channel = _required(row, "id"), _id(row, "channel") or self.given_channel or _required(row, "channel")
         ts = self._time(row, own)
-        if not isinstance(row.get("text"), str):
+        text = row.get("text")
+        if not isinstance(text, str):
             raise RejectedError("no-text", f"message {message!r} has no text")
         workspace, channel = (self.merged, own) if self.merged else (own, channel)
         edited = _edited(row)
-        if not words_of(row, "text").strip():
-            return (
-                [self._emptied((workspace, channel, message), _version(row, edited), edited, origin)] if edited else []
-            )
+        if edited and not text.strip():
+            return [self._emptied((workspace, channel, message), _version(row, edited), edited, origin)]
         name = _id(row, "user")
         user = _id(row, "user_id") or name
         thread, kind = _id(row, "thread"), _kind(row)
@@ -182,7 +182,8 @@ class Reader:
             sender=self._sender(workspace, user, text_of(row, "name") or name),
             reply_to=_id(row, "reply_to") or None,
             thread_id=thread if thread and thread != message else None,
-            text=words_of(row, "text"),
+            text=text,
+            text_source="text" if text.strip() else "none",
             mentions=_mentions(row) if kind == "message" else (),
             ingest=Ingest(origin=origin),
         )
@@ -257,14 +258,18 @@ def _ready(raw: bytes) -> Event | None:
 def canonical(row: Row, origin: str = "") -> list[Event]:
     """A canonical event from a decoded line, in today's words or in the schema proposal's (`tenant`, no `event`).
 
-    Words of an open list that are not known read as unknown. Raises RejectedError with a reason for a person.
+    Words of an open list that are not known read as unknown, null as absent. Raises RejectedError with a reason for a
+    person.
     """
-    stated: dict[str, Any] = {"event": "message", **row}
-    if "tenant" in row:
-        stated.setdefault("workspace", row["tenant"])
+    stated: dict[str, Any] = {"event": "message", **_without_nulls(row)}
+    if "tenant" in stated:
+        stated.setdefault("workspace", stated["tenant"])
     if stated["event"] == "message":
-        stated["channel"] = _opened(row, "channel", "type", _CHANNEL_TYPES)
-        stated["sender"] = _opened(row, "sender", "kind", _SENDER_KINDS)
+        stated = _opened(stated, "kind", ("message", *_MESSAGE_KINDS), "message")
+        stated["channel"] = _opened(stated.get("channel", {}), "type", _CHANNEL_TYPES)
+        stated["sender"] = _opened(stated.get("sender", {}), "kind", _SENDER_KINDS)
+        attached = as_list(stated.get("attachments"))
+        stated["attachments"] = [_opened(one, "kind", _ATTACHMENT_KINDS, "other") for one in attached]
     try:
         event = msgspec.convert(stated, Event)
     except msgspec.ValidationError as error:
@@ -276,10 +281,20 @@ def canonical(row: Row, origin: str = "") -> list[Event]:
     return [event, *reactions_of(row, event.workspace, event.channel.id, event.id, event.version)]
 
 
-def _opened(row: Row, key: str, word: str, known: tuple[str, ...]) -> Any:
-    part = row.get(key, {})
+def _without_nulls(row: Row) -> dict[str, Any]:
+    """What is stated, in the row and in the objects of its fields and lists."""
+    return {key: _stated_in(value) for key, value in row.items() if value is not None}
+
+
+def _stated_in(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_stated_in(item) if isinstance(item, dict) else item for item in value]
+    return {key: part for key, part in value.items() if part is not None} if isinstance(value, dict) else value
+
+
+def _opened(part: Any, word: str, known: tuple[str, ...], otherwise: str = "unknown") -> Any:
     if isinstance(part, dict) and isinstance(part.get(word), str) and part[word] not in known:
-        return {**part, word: "unknown"}
+        return {**part, word: otherwise}
     return part
 
 

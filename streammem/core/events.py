@@ -128,7 +128,7 @@ def normalise(event: Event) -> Event:
     """The event in the form that the log keeps. Raises RejectedError when it cannot be used.
 
     Text loses NUL, lone surrogates and CRLF and is cut at TEXT_LIMIT with a mark, an attachment's text is cut there
-    too; nothing else is touched.
+    too; text of blanks is none, wherever it stood; nothing else is touched.
     """
     if event.schema_version.partition(".")[0] != "1":
         raise RejectedError("unknown-schema-version", f"schema_version {event.schema_version!r}: 1.x is known here")
@@ -147,11 +147,11 @@ def _normalise_message(event: MessageEvent) -> MessageEvent:
     if any(len(a.text or "") > TEXT_LIMIT for a in event.attachments):
         event = msgspec.structs.replace(event, attachments=tuple(map(_cut, event.attachments)))
     text = _clean(event.text)
+    if not text.strip():
+        return msgspec.structs.replace(event, text="", text_source="none")
     if len(text) > TEXT_LIMIT:
         size = event.text_bytes or len(text.encode())
         return msgspec.structs.replace(event, text=text[:TEXT_LIMIT], text_truncated=True, text_bytes=size)
-    if not (text.strip() or event.attachments or event.kind != "message" or _passed_on(event)):
-        raise RejectedError("no-text", f"message {event.id!r} has neither text nor attachments")
     return event if text is event.text else msgspec.structs.replace(event, text=text)
 
 

@@ -13,7 +13,7 @@ from streammem.records import MessageEvent, Naming, Version
 
 
 def searchable(version: Version) -> bool:
-    """Whether a version is something a person said: joins, renames and deletions are leaves but not found by search."""
+    """Whether a version is something a person said: joins, renames, deletions and blanks are leaves, never found."""
     return not version.deleted and version.kind in ("message", "call") and bool(version.text.strip())
 
 

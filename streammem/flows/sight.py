@@ -13,6 +13,7 @@ from streammem.core.directory import Directory, fold
 from streammem.core.events import channel_of, native_id
 from streammem.core.events import uid as uid_of
 from streammem.core.identifiers import Rules
+from streammem.core.indexing import searchable
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
 from streammem.ports import Embedder, Span, Stand, StructureStore, VectorIndex, Vectors, Visible
@@ -97,7 +98,7 @@ def _excluded(query: Query, channels: Iterable[str]) -> frozenset[str]:
 class Sight:
     """The memory as the asker may see it at the moment asked for. Whatever a query derives passes through here.
 
-    A message that is not visible, not said yet, deleted, or not asked for does not exist here (design §5).
+    A message that is not visible, not said yet, deleted, blank, or not asked for does not exist here (design §5).
     """
 
     def __init__(self, desk: Desk, query: Query, visible: Visible, vector: Vectors) -> None:
@@ -218,7 +219,7 @@ class Sight:
             and (v.until is None or version.ts < v.until)
             and version.id not in v.exclude
             and version.uid not in v.exclude
-            and version.kind in ("message", "call")
+            and searchable(version)
         )
 
     def get(self, uid: str) -> Version | None:

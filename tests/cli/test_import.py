@@ -64,7 +64,7 @@ def test_people_read_a_report_with_what_to_do_next(cli: Cli, export: Path, tmp_p
 
 
 def test_what_cannot_be_used_is_counted_and_shown_with_its_place_and_the_rest_is_kept(cli: Cli, tmp_path: Path) -> None:
-    bad = {"type": "message", "user": "U1", "ts": "1772442001.000000", "text": ""}
+    bad = {"type": "message", "user": "U1", "ts": "1772442001.000000", "text": "psst", "is_ephemeral": True}
     source = write_zip(tmp_path / "acme.zip", slack_files(general=[*GENERAL, bad]))
     ended = cli("import", "slack-export", source, "--memory", tmp_path / "m", "--json")
     assert ended.status == 0

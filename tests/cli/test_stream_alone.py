@@ -266,7 +266,7 @@ def test_sigterm_ends_a_worker_that_waits_with_status_0(set_: Set, kafka: str, k
 def test_a_burst_of_junk_stops_a_worker_with_nothing_acknowledged_and_the_next_one_goes_on(
     cli: Cli, set_: Set, kafka: str, kafka_prefix: str, redis_url: str
 ) -> None:
-    named = set_(kafka, redis_url, WORKER__BURST="5")
+    named = set_(kafka, redis_url, WORKER__BURST="5", WORKER__WITHIN="3")  # all of it in one batch
     create(kafka, kafka_prefix)
 
     async def junk() -> None:

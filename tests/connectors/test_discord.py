@@ -147,7 +147,7 @@ def test_text_that_was_left_alone_reads_as_people_see_it(tmp_path: Path) -> None
     assert [link.url for link in found.links] == ["https://a.example/x"]
 
 
-def test_stickers_files_and_polls_are_content(tmp_path: Path) -> None:
+def test_stickers_files_and_polls_are_content_and_a_message_without_any_is_kept(tmp_path: Path) -> None:
     sticker = {"id": "3", "name": "wave", "format": "Png", "sourceUrl": "https://cdn.example/3.png"}
     poll = {"question": {"text": "lunch?"}, "answers": [{"text": "yes"}, {"poll_media": {"text": "no"}}]}
     found = dce(
@@ -157,9 +157,13 @@ def test_stickers_files_and_polls_are_content(tmp_path: Path) -> None:
     assert [[(a.kind, a.name) for a in m.attachments] for m in found.messages] == [
         [("sticker", "wave")],
         [("card", "lunch?")],
+        [],
     ]
-    assert found.texts == ["", "lunch?\n- yes\n- no"]
-    assert found.report.ignored == {"empty": 1}
+    assert [(m.text, m.text_source) for m in found.messages] == [
+        ("", "none"),
+        ("lunch?\n- yes\n- no", "attachments"),
+        ("", "none"),
+    ]
 
 
 def test_reactions_without_givers_are_counted(tmp_path: Path) -> None:

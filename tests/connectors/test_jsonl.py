@@ -110,9 +110,11 @@ def test_a_bad_line_is_refused_with_its_number_and_the_rest_is_kept(lines, bad, 
     assert [(refusal.reason, refusal.origin) for refusal in read.report.refusals] == [(reason, "rows.jsonl#2")]
 
 
-def test_blank_lines_are_nothing_and_blank_messages_are_ignored(lines) -> None:
-    report = lines(b"", b"  \r", row(text=" ")).report
-    assert (report.read, report.ignored) == (1, {"empty": 1})
+def test_blank_lines_are_nothing_and_blank_messages_are_kept(lines) -> None:
+    canonical = {"op": "upsert", "tenant": "T", "channel": {"id": "C"}, "id": "2", "ts": "2024-01-01T00:00:00Z"}
+    read = lines(b"", b"  \r", row(text=" "), canonical)
+    assert [(m.text, m.text_source) for m in read.messages] == [("", "none")] * 2
+    assert read.report.read == 2
 
 
 def test_a_bom_crlf_and_a_very_long_line_do_no_harm(lines) -> None:
@@ -145,19 +147,42 @@ def test_words_of_open_lists_that_nobody_knows_read_as_unknown(lines) -> None:
         "id": "1",
         "ts": "2024-01-01T00:00:00Z",
         "text": "hi",
+        "kind": "telepathy",
         "channel": {"id": "C", "type": "holodeck"},
         "sender": {"id": "U", "kind": "android"},
+        "attachments": [{"name": "Earl Grey, hot", "kind": "replica"}],
         "reactions": [{"name": "wave", "users": ["U2"], "count": 3}],
     }
     read = lines(line)
-    assert (read.messages[0].channel.type, read.messages[0].sender.kind) == ("unknown", "unknown")
+    (message,) = read.messages
+    assert (message.channel.type, message.sender.kind) == ("unknown", "unknown")
+    assert (message.kind, message.attachments[0].kind) == ("message", "other")
     assert [(reaction.user, reaction.count) for reaction in read.reactions] == [("U2", 1), ("", 2)]
+
+
+def test_null_is_absent_in_a_canonical_event_as_it_is_in_every_payload(lines) -> None:
+    line: dict[str, object] = {"op": "upsert", "tenant": "T", "id": "1", "ts": "2024-01-01T00:00:00Z", "text": "hi"}
+    line |= dict.fromkeys(
+        ("kind", "version", "mentions", "attachments", "forwarded", "text_source", "broadcast", "ext")
+    )
+    line |= {
+        "channel": {"id": "C", "type": None},
+        "sender": {"id": "U", "kind": None},
+        "links": [{"url": "u", "label": None}],
+    }
+    (message,) = lines(line).messages
+    assert (message.text, message.kind, message.sender.kind, message.version) == ("hi", "message", "user", "0")
+    assert message.links[0].url == "u"
 
 
 def test_our_own_sample_of_plain_rows_is_read() -> None:
     read = drawn("jsonl", DATA / "plain-rows.jsonl", workspace="acme")
-    assert [(m.id, m.workspace, m.reply_to) for m in read.messages] == [("m1", "acme", None), ("m2", "acme", "m1")]
-    assert read.report.ignored == {"empty": 1}
+    assert [(m.id, m.workspace, m.reply_to) for m in read.messages] == [
+        ("m1", "acme", None),
+        ("m2", "acme", "m1"),
+        ("m3", "acme", None),
+    ]
+    assert (read.messages[-1].text, read.messages[-1].text_source) == ("", "none")
 
 
 def test_a_folder_gives_its_directory_before_its_messages(tmp_path: Path) -> None:

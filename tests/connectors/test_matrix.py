@@ -341,10 +341,17 @@ def test_a_bad_event_is_refused_with_its_line(matrix, bad: Any, reason: str) -> 
     assert [(r.reason, r.origin) for r in read.report.refusals] == [(reason, "events.jsonl#2")]
 
 
-def test_what_says_nothing_is_ignored(matrix) -> None:
-    read = matrix(said("$1", " "), event("$2", "m.call.hangup"), event("$3", "m.receipt"), event("$4", "m.reaction"))
+def test_what_a_redaction_has_left_and_what_is_not_said_is_ignored(matrix) -> None:
+    left = event("$1", "m.room.message")
+    read = matrix(left, event("$2", "m.call.hangup"), event("$3", "m.receipt"), event("$4", "m.reaction"))
     assert read.events == []
     assert read.report.ignored == {"empty": 1, "signal": 1, "other-type": 1, "no-target": 1}
+
+
+@pytest.mark.parametrize("content", [{"msgtype": "m.text", "body": " "}, {"msgtype": "m.text"}, {"body": 5}])
+def test_a_message_without_words_is_kept(matrix, content: dict[str, Any]) -> None:
+    (message,) = matrix(event("$1", "m.room.message", content=content)).messages
+    assert (message.id, message.kind, message.text, message.text_source) == ("$1", "message", "", "none")
 
 
 def test_what_is_no_matrix_is_not_recognised(tmp_path: Path) -> None:

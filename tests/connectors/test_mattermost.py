@@ -209,6 +209,11 @@ def test_people_have_all_their_names(tmp_path: Path) -> None:
     }
 
 
+def test_a_post_without_words_is_kept_and_may_open_a_thread(tmp_path: Path) -> None:
+    root, reply = bulk(tmp_path, post(" ", replies=[{"user": "bram.o", "message": "?", "create_at": AT + 5}])).messages
+    assert (root.text, root.text_source, reply.thread_id) == ("", "none", root.id)
+
+
 def test_a_newer_export_wins_over_an_older_one(tmp_path: Path) -> None:
     older = bulk(tmp_path, post("hi"))
     newer = bulk(tmp_path, post("hi"), head=[{**VERSION, "info": {"created": "2024-01-01T00:00:00Z"}}, ARMY])

@@ -213,7 +213,7 @@ def test_a_message_passed_on_tells_whence(rocket) -> None:
     assert message.forwarded == Forwarded(id="q1", channel="rOps", text="their words")
 
 
-def test_a_file_passed_on_is_told_by_its_name_and_a_quote_of_nothing_is_ignored(rocket) -> None:
+def test_a_file_passed_on_is_told_by_its_name_and_a_quote_of_nothing_by_its_id(rocket) -> None:
     quote = {"text": "", "author_name": "bram", "message_link": "/direct?msg=q1"}
     read = rocket(
         said(
@@ -223,8 +223,22 @@ def test_a_file_passed_on_is_told_by_its_name_and_a_quote_of_nothing_is_ignored(
         ),
         said("b", None, attachments=[quote]),
     )
-    assert [(m.id, m.forwarded) for m in read.messages] == [("a", Forwarded(id="q1", text="b.png"))]
-    assert read.report.ignored == {"empty": 1}
+    assert [(m.id, m.text_source, m.forwarded) for m in read.messages] == [
+        ("a", "none", Forwarded(id="q1", text="b.png")),
+        ("b", "none", Forwarded(id="q1")),
+    ]
+
+
+@pytest.mark.parametrize("words", ["", "  ", None])
+def test_a_message_without_words_is_kept(rocket, words: str | None) -> None:
+    (message,) = rocket(said("a", words)).messages
+    assert (message.op, message.text, message.text_source) == ("upsert", "", "none")
+
+
+def test_an_edit_that_leaves_nothing_deletes_the_message(rocket) -> None:
+    edit = {"editedAt": {"$date": 1704189700000}, "_updatedAt": {"$date": 1704189700000}}
+    (message,) = rocket(said("a", "", reactions={":x:": {"usernames": ["ada"]}}, **edit)).messages
+    assert (message.op, message.id, message.version) == ("delete", "a", "1704189700000")
 
 
 def test_the_words_of_an_app_stand_in_blocks_or_cards(rocket) -> None:

@@ -69,10 +69,11 @@ def test_a_truncated_day_file_gives_its_whole_messages_and_one_rejection(slack) 
 
 
 @pytest.mark.parametrize("text", ["", "   ", None])
-def test_a_message_that_says_nothing_is_ignored_and_counted(slack, text) -> None:
-    read = slack({DAY: [said(text), said("something", "1704190001.000100")]})
-    assert read.texts == ["something"]
-    assert read.report.ignored == {"empty": 1}
+def test_a_message_that_says_nothing_is_kept(slack, text) -> None:
+    root = said(text)
+    read = slack({DAY: [root, said("something", "1704190001.000100", thread_ts=root["ts"])]})
+    assert [(m.text, m.text_source) for m in read.messages] == [("", "none"), ("something", "text")]
+    assert read.messages[1].thread_id == read.messages[0].id
 
 
 def test_a_message_with_nothing_but_a_file_is_kept(slack) -> None:

@@ -99,14 +99,18 @@ def from_files(folder: Path, files: dict[str, Any], reader=history, **options: A
         (happened("reaction_added", user="U1", reaction="x", item={"type": "file", "file": "F1"}), "other-item"),
         (wrapped(said("for you alone", is_ephemeral=True)), "ephemeral"),
         (changed(said("for you alone", is_ephemeral=True), {}), "ephemeral"),
-        (wrapped(said("", files=[None, {}])), "empty"),
         (wrapped(said(subtype="message_replied", message={})), "thread-notice"),
-        (wrapped(said("")), "empty"),
     ],
 )
 def test_what_states_nothing_is_ignored_by_its_reason(payload: Any, reason: str) -> None:
     read = drawn(payload, channel="C0001")
     assert (read.events, dict(read.report.ignored)) == ([], {reason: 1})
+
+
+@pytest.mark.parametrize("payload", [said(""), said("", files=[None, {}]), said(" ", blocks=[{}], attachments=[])])
+def test_a_message_that_says_nothing_is_kept(payload: dict[str, Any]) -> None:
+    (message,) = drawn(wrapped(payload), channel="C0001").messages
+    assert (message.op, message.kind, message.text, message.text_source) == ("upsert", "message", "", "none")
 
 
 def test_a_reaction_to_a_file_is_ignored_though_it_names_no_channel() -> None:

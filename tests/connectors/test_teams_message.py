@@ -108,9 +108,9 @@ def test_a_person_s_message_that_was_changed_into_nothing_is_deleted(emptied: di
         message("<p>&nbsp;</p>", deletedDateTime="0001-01-01T00:00:00Z"),
     ],
 )
-def test_an_empty_message_that_nobody_deleted_states_nothing(row: dict[str, Any]) -> None:
-    drawn = taken(page(row))
-    assert (drawn.events, drawn.report.ignored) == ([], {"empty": 1})
+def test_an_empty_message_that_nobody_deleted_is_kept(row: dict[str, Any]) -> None:
+    found = one(row)
+    assert (found.op, found.text, found.text_source) == ("upsert", "", "none")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_forwarded_message_is_no_reply() -> None:
     assert (found.reply_to, found.text) == (None, "look")
 
 
-def test_a_picture_passed_on_without_words_is_listed_and_a_forward_of_nothing_is_ignored() -> None:
+def test_a_picture_passed_on_without_words_is_listed_and_a_forward_of_nothing_says_of_what() -> None:
     address = "https://graph.microsoft.com/v1.0/chats/19:x/messages/1/hostedContents/2/$value"
     contents = (f'<p><img src="{address}" alt="plan"></p>', "")
     rows = [
@@ -224,8 +224,10 @@ def test_a_picture_passed_on_without_words_is_listed_and_a_forward_of_nothing_is
         for passed_on in [{"id": str(number), "contentType": "forwardedMessageReference", "content": original}]
     ]
     drawn = taken(page(*rows))
-    assert [(m.id, [a.kind for a in m.attachments]) for m in drawn.messages] == [("1704189600000", ["image"])]
-    assert drawn.report.ignored == {"empty": 1}
+    assert [(m.id, m.forwarded, [a.kind for a in m.attachments]) for m in drawn.messages] == [
+        ("1704189600000", Forwarded(id=ID), ["image"]),
+        ("1704189600001", Forwarded(id=ID), []),
+    ]
 
 
 def test_the_two_people_of_a_conversation_of_two_are_told_by_its_id() -> None:

@@ -231,7 +231,7 @@ def test_an_unreadable_history_costs_nothing(tmp_path: Path, history: Any) -> No
     assert only(tmp_path, last_edit_time=1700000090.5, edit_history=history).version == "1700000090500"
 
 
-def test_uploads_commands_and_polls(tmp_path: Path) -> None:
+def test_uploads_commands_and_polls_are_words_and_a_message_without_any_is_kept(tmp_path: Path) -> None:
     found = zulip(
         tmp_path,
         message(1, "see [plan.png](/user_uploads/2/ab/plan.png)"),
@@ -245,12 +245,13 @@ def test_uploads_commands_and_polls(tmp_path: Path) -> None:
         ("waves", "me"),
         ("Lunch?\n- yes\n- no", "poll"),
         ("/polling is fine", None),
+        ("", None),
     ]
+    assert found.messages[-1].text_source == "none"
     assert [(a.name, a.kind, a.url) for a in found.messages[0].attachments] == [
         ("plan.png", "image", "/user_uploads/2/ab/plan.png")
     ]
     assert not found.messages[0].links
-    assert found.report.ignored == {"empty": 1}
 
 
 @pytest.mark.parametrize("beside", [False, True])

@@ -16,6 +16,7 @@ from streammem import open_memory
 from streammem.core.events import micros
 from streammem.core.numbers import Forest, Retrieval
 from streammem.core.retrieval import assemble
+from streammem.core.routing import channel_sequence
 from streammem.errors import QueryError
 from streammem.flows.answer import header_line
 from streammem.records import Answer, Evidence
@@ -200,6 +201,35 @@ async def test_summaries_open_leaves_that_the_search_alone_does_not_reach() -> N
     opened = [way.path for e in answer.evidence for way in e.found_by if way.signal == "summary"]
     assert all("#1." in path for path in opened)
     assert len(opened) > 6
+
+
+async def test_a_message_without_words_holds_its_place_and_its_thread_and_is_never_evidence() -> None:
+    world = World(k=2)
+    talk = [
+        said("1", ""),
+        said("2", "the launch of DOC-7 is in May", reply_to="1", thread_id="1"),
+        said("3", " ", reply_to="2", thread_id="1"),
+        said("4", "the launch of DOC-7 is in June", reply_to="3", thread_id="1"),
+        said("5", "", kind="call", participants=("ana", "bo")),
+    ]
+    await world.tell([public(), *talk])
+    for question in ("the launch", "DOC-7", "what did Ana say after the launch in May?"):
+        assert {e.id: e.reply_to for e in (await world.ask(question)).evidence} == {"2": "1", "4": "3"}
+    assert await world.leaves(channel_sequence("w", "c")) == [f"w/c/{n}" for n in range(1, 6)]
+    assert {uid for s in world.summaries().values() for uid in s.picks} == {"w/c/2", "w/c/4"}
+    assert not any(part.endswith(": ") for s in world.summaries().values() for part in s.text.split(" · "))
+
+
+async def test_of_a_message_edited_into_nothing_the_words_are_evidence_of_then_only() -> None:
+    world = World()
+    told = said("1", "the launch is in May")
+    await world.tell([public(), told, said("2", "what of the launch?")])
+    await world.tell([edited(told, "", 9)])
+    assert [e.id for e in (await world.ask("the launch")).evidence] == ["2"]
+    assert {uid for s in world.summaries().values() for uid in s.picks} == {"w/c/2"}
+    assert "in May" not in str((await world.ask("the launch")).headers)
+    then = await world.ask("the launch", as_of=micros(at(5)))
+    assert {e.id: e.text for e in then.evidence}["1"] == "the launch is in May"
 
 
 async def test_where_a_message_no_longer_stands_does_not_say_how_it_was_found() -> None:

@@ -17,7 +17,6 @@ from streammem.connectors.facts import reactions_of
 from streammem.connectors.fields import Row, as_list, count_of, row_of, rows_of, text_of, words_of
 from streammem.connectors.jsonl_rows import time_of
 from streammem.connectors.markdown import Reading, card, fields_of, kind_of_file
-from streammem.connectors.report import IgnoredError
 from streammem.core.events import micros
 from streammem.errors import RejectedError
 from streammem.records import Attachment, ChannelRef, Event, Forwarded, Ingest, Mention, MessageEvent, Sender
@@ -58,7 +57,7 @@ def name_of(user: Row) -> str:
 
 
 def events_of(row: Row, place: Place, origin: str = "") -> Iterator[Event]:
-    """A message, then its reactions. Raises RejectedError for one without identity, IgnoredError without content."""
+    """A message, then its reactions. Raises RejectedError for one without identity."""
     message = _message(row, place, origin)
     yield message
     counted = {"reactions": [_reaction(reaction) for reaction in rows_of(row, "reactions")]}
@@ -85,8 +84,6 @@ def _message(row: Row, place: Place, origin: str) -> MessageEvent:
     text, source, cards = _body(row, reading, _labels(row))
     forwarded, passed_on = _forwarded(row)
     attachments = (*_files(row), *cards, *passed_on)
-    if kind == "message" and not (text.strip() or attachments or (forwarded and forwarded.text)):
-        raise IgnoredError("empty")
     edited = _time(row, "timestampEdited")
     return MessageEvent(
         source="discord",

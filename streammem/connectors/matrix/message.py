@@ -167,10 +167,9 @@ class Reading:
     def _version_of(self, message: str, ts: int, relation: Relation, content: Row, *, edited: int) -> MessageEvent:
         if self._kind == "m.room.encrypted" or text_of(content, "msgtype") == _UNREADABLE:
             return self._message(message, ts, relation, kind="encrypted", edited=edited)
+        if not content:
+            raise IgnoredError("empty")  # what a redaction has left
         text = text_of_message(content, answers=bool(relation.reply_to))
-        attachments = attachments_of(content, is_sticker=self._kind == "m.sticker")
-        if not (text.strip() or attachments):
-            raise IgnoredError("empty")
         return self._message(message, ts, relation, kind="message", text=text, content=content, edited=edited)
 
     def _message(
@@ -202,7 +201,7 @@ class Reading:
             reply_to=relation.reply_to or None,
             thread_id=relation.thread or None,
             text=text,
-            text_source="text" if text else "none",
+            text_source="text" if text.strip() else "none",
             mentions=(*mentions_of(said), *rooms_named(said)),
             links=links_of(said),
             attachments=attachments_of(said, is_sticker=self._kind == "m.sticker"),

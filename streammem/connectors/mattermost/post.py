@@ -21,7 +21,6 @@ from streammem.connectors.json_rows import loads
 from streammem.connectors.markdown import Reading, card, fields_of, kind_of_file
 from streammem.connectors.mattermost.directory import Known
 from streammem.connectors.mattermost.text import read
-from streammem.connectors.report import IgnoredError
 from streammem.errors import RejectedError
 from streammem.records import Attachment, ChannelRef, Event, Ingest, MessageEvent, ReactionEvent, Sender, SenderKind
 
@@ -54,7 +53,7 @@ def id_of(row: Row, channel: str) -> str:
 
 
 def post_events(row: Row, place: Place, parent: str, origin: str) -> Iterator[Event]:
-    """A post or, under its `parent`, a reply. Raises RejectedError without a time, IgnoredError without content."""
+    """A post or, under its `parent`, a reply. Raises RejectedError without a time."""
     message = _message(row, place, parent, origin)
     yield message
     for reaction in rows_of(row, "reactions"):
@@ -83,8 +82,6 @@ def _message(row: Row, place: Place, parent: str, origin: str) -> MessageEvent:
         source = "attachments" if text else "none"
         cards = [Attachment(name=part.name, kind="card", url=part.url) for part in cards if part.name or part.url]
     attachments = (*_files(row), *cards)
-    if kind == "message" and not text and not attachments:
-        raise IgnoredError("empty")
     edited = edited_of(row)
     return MessageEvent(
         source="mattermost",

@@ -45,8 +45,8 @@ def events_of(row: Row, known: Known, origin: str = "") -> Iterator[Event]:
     """The message (or its deletion) that a document states, then what it changed in its room, then its reactions.
 
     `_updatedAt` orders the versions: it moves with every edit, and with reactions and replies, which are none.
-    Raises RejectedError for a document without identity or time, IgnoredError for one that states nothing: no words
-    and nothing attached (`empty`), an old version kept aside (`history`).
+    An edit that leaves nothing deletes. Raises RejectedError for a document without identity or time, IgnoredError for
+    an old version kept aside (`history`).
     """
     message, room = id_of(row.get("_id")), id_of(row.get("rid")) or known.channel
     if not message:
@@ -88,8 +88,10 @@ def _said(row: Row, message: str, room: str, known: Known, origin: str) -> Messa
     attachments = attachments_of(row, told=text_source == "attachments") if kind != "encrypted" else ()
     root = id_of(row.get("tmid"))
     answered, forwarded = _quoted(quote_of(row), text, room, known)
-    if kind == "message" and not (text or attachments or (forwarded and forwarded.text)):
-        raise IgnoredError("empty")
+    is_blank = kind == "message" and not (text or attachments or (forwarded and forwarded.text))
+    edited = moment_of(row.get("editedAt"))
+    if is_blank and edited:
+        return _deletion(row, message, room, known, origin)
     return MessageEvent(
         source="rocketchat",
         source_format="rocketchat-mongo",
@@ -98,7 +100,7 @@ def _said(row: Row, message: str, room: str, known: Known, origin: str) -> Messa
         id=message,
         version=milliseconds(row.get("_updatedAt"), row.get("editedAt")) or "0",
         ts=ts,
-        edited_at=moment_of(row.get("editedAt")),
+        edited_at=edited,
         kind=kind,
         subtype=text_of(row, "t") or None,
         sender=_sender(row, known),

@@ -89,9 +89,9 @@ def moment_of(ts: str) -> datetime:
 def events_of(row: Row, place: Place, origin: str = "") -> Iterator[Event]:
     """The message (or its deletion) that a payload states, then its reactions.
 
-    Raises RejectedError for a payload without identity, and IgnoredError for one that states nothing: no text, blocks,
-    attachments or files (`empty`), shown to one person only (`ephemeral`), news about a thread (`thread-notice`), no
-    message at all (`other-type`).
+    An edit that leaves nothing deletes. Raises RejectedError for a payload without identity, and IgnoredError for one
+    that states nothing: shown to one person only (`ephemeral`), news about a thread (`thread-notice`), no message at
+    all (`other-type`).
     """
     subtype = text_of(row, "subtype")
     if subtype == "message_replied":
@@ -191,9 +191,7 @@ def _message(row: Row, ts: str, place: Place, origin: str, changed: str) -> Mess
     if kind == "message" and not (text or attachments or (forwarded and forwarded.text)):
         if not participants and (emptied := changed or edited):
             return _deletion(ts, emptied, place, origin)
-        if not participants:
-            raise IgnoredError("empty")
-        kind = "call"
+        kind = "call" if participants else kind
     root = exact_ts(row.get("thread_ts")) or _root_in_link(row)
     answered = root if root != ts and root else None
     return MessageEvent(

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from streammem.connectors.fields import Row, row_of, rows_of, text_of, words_of
-from streammem.connectors.report import IgnoredError
 from streammem.connectors.teams.body import Body, read_body
 from streammem.connectors.teams.html import is_blank
 from streammem.connectors.teams.identity import identity_of
@@ -57,7 +56,7 @@ class Setting:
 def events_of(row: Row, setting: Setting, origin: str = "", place: Place = NOWHERE) -> Iterator[Event]:
     """The message (or its deletion) that a payload states, then its reactions and what it tells of its channel.
 
-    Raises RejectedError for a payload without identity, and IgnoredError for one that states nothing (`empty`).
+    Raises RejectedError for a payload without identity.
     """
     said = Said(row, setting, place, origin)
     if "@removed" in row:
@@ -181,9 +180,6 @@ class Said:
         kind = kind_of(row)
         body = read_body(row, self._setting.known.names)
         participants = participants_of(row)
-        passed_on = body.forwarded is not None and body.forwarded.text
-        if kind == "message" and not (body.text or body.attachments or passed_on or participants):
-            raise IgnoredError("empty")
         return MessageEvent(
             source="teams",
             source_format=self._setting.source_format,

@@ -15,7 +15,6 @@ from typing import Any
 from streammem.connectors.fields import Row, as_list, rows_of, text_of, words_of
 from streammem.connectors.json_rows import loads
 from streammem.connectors.jsonl_rows import time_of
-from streammem.connectors.report import IgnoredError
 from streammem.connectors.zulip.directory import Known, id_of
 from streammem.connectors.zulip.text import Words
 from streammem.core.events import micros
@@ -36,7 +35,7 @@ class Edit:
 
 
 def events_of(row: Row, known: Known, origin: str = "") -> Iterator[MessageEvent]:
-    """The versions of a message, newest first. Raises RejectedError without identity, IgnoredError without content."""
+    """The versions of a message, newest first. Raises RejectedError without identity."""
     edits = edits_of(row)
     current = _message(row, known, _edited(row, edits), origin)
     yield current
@@ -84,8 +83,6 @@ def _message(row: Row, known: Known, edited: datetime | None, origin: str, *, is
     words = Words(known.names, channel)
     text = words.text(content)
     forwarded = words.forwarded
-    if not (text.strip() or words.reading.files or forwarded) and is_current and who.kind != "system":
-        raise IgnoredError("empty")
     changed = _time(row, "last_edit_time") if is_current else edited
     spoken = who.kind != "system"
     return MessageEvent(
