@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from streammem.flows.ingest import Ingested
     from streammem.records import Event, Refusal
 
+_EVENTS = {"accepted": "new events", "duplicates": "events already there", "forgotten": "events of what is forgotten"}
+
 EXAMPLES = 5
 """Refusals shown with their place, for each reason."""
 
@@ -55,7 +57,7 @@ class Account:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._ended = time.monotonic()
         if kind is None:
-            self.report.miss_days()
+            self.report.conclude()
         try:
             self._take(self.report.take_refusals())
         finally:
@@ -138,7 +140,7 @@ class Account:
         read = {f"  {name}": count for name, count in report["records"].items() if count}
         stated = {name: report[name] for name in ("accepted", "duplicates", "forgotten") if report[name]}
         totals = {"records": report["read"], **read, "messages": report["messages"]}
-        events = {f"events {name}": count for name, count in stated.items()}
+        events = {_EVENTS[name]: count for name, count in stated.items()}
         shown.put_counts(title, {**totals, **events, "messages per s": report["messages_per_s"]}, err=err)
         for name in ("rejected", "ignored", "skipped", "gaps"):
             if report[name]:
@@ -150,9 +152,10 @@ class Account:
         for note in report["notes"]:
             out.write(shown.line(f"  note: {note}") + "\n")
 
-    def check(self, source: Path) -> None:
-        """Raise SourceError when no message came in: zero is never a success."""
-        if self.messages and (self.accepted or self.duplicates or self.forgotten):
+    def check(self, source: Path, *, in_pieces: bool) -> None:
+        """Raise SourceError when no message came in: zero is a success only for a piece with people and channels."""
+        whole = in_pieces and not (self.report.rejected or self._refused)
+        if (self.messages or whole) and (self.accepted or self.duplicates or self.forgotten):
             return
         self.refuse(source)
 

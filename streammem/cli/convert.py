@@ -50,8 +50,7 @@ def convert(
         sys.stderr.write(shown.as_json(told) + "\n")
     else:
         account.put(f"Converted {path} in {duration(account.seconds)}", err=True)
-    if not account.messages:
-        account.refuse(path)
+    account.check(path, in_pieces=source.in_pieces)
     return 0
 
 

@@ -80,7 +80,7 @@ def import_(
         shown.put_json({"source": str(path), "format": source.format, **where, **account.to_json()})
     else:
         _put_account(account, source, memory, position)
-    account.check(path)
+    account.check(path, in_pieces=source.in_pieces)
     return 0
 
 
@@ -137,6 +137,6 @@ async def load(memory: Memory, events: Iterator[Event], account: Account, progre
 
 def _put_account(account: Account, source: Source, memory: Path | None, position: str) -> None:
     account.put(f"Imported {source.path} into {memory or 'Kafka'} in {duration(account.seconds)}")
-    if account.accepted or account.duplicates:
+    if account.messages and (account.accepted or account.duplicates):
         how = f"--memory {memory}" if memory else f'--via kafka --wait-for "{position}"'
         sys.stdout.write(f'Now ask it: streammem ask "..." {how}\n')

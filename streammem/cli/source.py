@@ -83,6 +83,7 @@ class Source:
         self.path = path
         self.report: Report = Report()
         self._read = CONNECTORS[self.format].read
+        self.in_pieces = CONNECTORS[self.format].in_pieces
         self._given = Given(workspace=workspace or "", channel=channel or "", domain=domain or "")
 
     def spare(self, rejects: Path | None) -> None:

@@ -45,12 +45,16 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
                 teams.notifications.read,
                 teams.notifications.recognises,
             ),
-            Connector("teams-graph", teams.GRAPH, teams.graph.read, teams.graph.recognises),
-            Connector("slack-events", slack.events.expected, slack.events.read, slack.events.recognises),
-            Connector("slack-history", slack.history.expected, slack.history.read, slack.history.recognises),
-            Connector("kafka", kafka_records.EXPECTED, kafka_records.read, kafka_records.recognises),
+            Connector("teams-graph", teams.GRAPH, teams.graph.read, teams.graph.recognises, in_pieces=True),
+            Connector(
+                "slack-events", slack.events.expected, slack.events.read, slack.events.recognises, in_pieces=True
+            ),
+            Connector(
+                "slack-history", slack.history.expected, slack.history.read, slack.history.recognises, in_pieces=True
+            ),
+            Connector("kafka", kafka_records.EXPECTED, kafka_records.read, kafka_records.recognises, in_pieces=True),
             Connector("csv", csv_rows.EXPECTED, csv_rows.read, csv_rows.recognises),
-            Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises),
+            Connector("jsonl", jsonl.EXPECTED, jsonl.read, jsonl.recognises, in_pieces=True),
         )
     }
 )

@@ -54,9 +54,13 @@ class Payloads(Protocol):
 
 @dataclass(frozen=True)
 class Connector:
-    """One kind of source. `recognises` never raises."""
+    """One kind of source. `recognises` never raises.
+
+    A source that comes `in_pieces` may hold people and channels only: the messages are in other pieces.
+    """
 
     name: str
     description: str
     read: Read
     recognises: Callable[[Path], bool]
+    in_pieces: bool = False

@@ -22,6 +22,7 @@ from streammem.records import Event
 
 _LINES = (".jsonl", ".ndjson")
 _FILES = (".json", *_LINES)
+_PEEKED_FILES = 10
 _PEEKED = 20
 
 
@@ -55,13 +56,15 @@ class PayloadFiles:
                 report.bytes_done += entry.size
 
     def recognises(self, path: Path) -> bool:
-        """Whether most of the first payloads look like this kind. Never raises."""
+        """Whether most of the first payloads of one of the first files look like this kind. Never raises."""
         try:
             with opened(path, Report(), single=True) as archive:
-                entry = self._files(archive, path, Report())[0]
-                peeked = [payload for _, payload in islice(self._payloads(entry, "", Report()), _PEEKED)]
-        except (SourceError, EOFError, IndexError):
+                return any(map(self._seems, self._files(archive, path, Report())[:_PEEKED_FILES]))
+        except (SourceError, EOFError):
             return False
+
+    def _seems(self, entry: Entry) -> bool:
+        peeked = [payload for _, payload in islice(self._payloads(entry, "", Report()), _PEEKED)]
         return 2 * sum(map(self.looks, peeked)) > len(peeked)
 
     def _files(self, archive: Archive, path: Path, report: Report) -> list[Entry]:

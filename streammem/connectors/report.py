@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from streammem.core import events as canonical
 from streammem.errors import RejectedError
-from streammem.records import Event, MessageEvent, Refusal
+from streammem.records import ChannelEvent, Event, MembershipEvent, MessageEvent, Refusal
 
 EXAMPLES = 100
 """Gaps kept with their place; all of them are counted."""
@@ -89,6 +89,8 @@ class Report:
     entries_total: int = 0
     entries_done: int = 0
     days: Counter[date] = field(default_factory=Counter)
+    _spoken: set[tuple[str, str]] = field(default_factory=set)
+    _readable: set[tuple[str, str]] = field(default_factory=set)
     _seen: Seen = field(default_factory=Seen)
     _said: Seen = field(default_factory=Seen)
 
@@ -118,10 +120,24 @@ class Report:
             self.accepted += 1
         else:
             self.superseded += 1
+        for event in events:
+            self._note_readers(event)
         if said is not None:
             self.messages += 1
             if said.ts is not None:
                 self.days[said.ts.date()] += 1
+
+    def _note_readers(self, event: Event) -> None:
+        """Take note of which channels are spoken in, and of which it is known that somebody reads them."""
+        if isinstance(event, MessageEvent):
+            where = (event.workspace, event.channel.id)
+            self._spoken.add(where)
+            if event.channel.type == "public":
+                self._readable.add(where)
+        elif isinstance(event, ChannelEvent) and event.type == "public":
+            self._readable.add((event.workspace, event.id))
+        elif isinstance(event, MembershipEvent) and event.present:
+            self._readable.add((event.workspace, event.channel))
 
     def ignore(self, reason: str) -> None:
         self.read += 1
@@ -142,10 +158,16 @@ class Report:
         self.reject("truncated-file", detail, place)
         self.gap("truncated-file", origin)
 
-    def miss_days(self) -> None:
-        """Take note of days that seem to be missing. Call it when all has been read."""
+    def conclude(self) -> None:
+        """Take note of days that seem to be missing, and of channels that nobody reads. For when all has been read."""
         for day in missing_days(self.days):
             self.gap("missing-day", day.isoformat())
+        if closed := sorted(channel for _, channel in self._spoken - self._readable):
+            shown = ", ".join(closed[:3]) + (", …" if len(closed) > 3 else "")
+            self.notes.append(
+                f"{len(closed)} channels ({shown}) are not known here as public nor to have members: until some source "
+                "says so, their messages are found with --all only"
+            )
 
     def take_refusals(self) -> list[Refusal]:
         """The refusals since the last call, for the dead-letter store."""

@@ -125,3 +125,53 @@ def test_an_export_without_messages_is_a_failure_though_it_names_people(cli: Cli
 def test_only_the_result_is_on_stdout(cli: Cli, export: Path, tmp_path: Path, flag: str | None) -> None:
     ended = cli("import", "slack-export", export, "--memory", tmp_path / "m", *([flag] if flag else []))
     assert "acknowledged" not in ended.out
+
+
+TIE = {"event": "tie", "workspace": "acme", "entity": "user", "id": "U1", "same_as": "aad-1", "version": "1"}
+
+
+def test_a_piece_with_people_only_is_imported_and_says_what_it_was(cli: Cli, team: Path, tmp_path: Path) -> None:
+    (tmp_path / "ties.jsonl").write_text(json.dumps(TIE) + "\n")
+    ended = cli("import", "jsonl", tmp_path / "ties.jsonl", "--memory", team)
+    assert ended.status == 0
+    assert "new events" in ended.out
+    assert "Now ask it" not in ended.out
+    (tmp_path / "broken.jsonl").write_text(json.dumps({**TIE, "id": ""}) + "\n" + json.dumps(TIE) + "\n")
+    assert "1 invalid-event" in cli("import", "jsonl", tmp_path / "broken.jsonl", "--memory", team).error
+
+
+def test_channels_that_nobody_is_known_to_read_are_told_of(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        {
+            "event": "message",
+            "workspace": "w",
+            "channel": {"id": c},
+            "id": "1",
+            "ts": "2026-03-01T10:00:00Z",
+            "text": "x",
+        }
+        for c in ("open", "closed", "members")
+    ]
+    rows[0]["channel"] = {"id": "open", "type": "public"}
+    rows.append({"event": "membership", "workspace": "w", "channel": "members", "user": "U1"})
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    notes = cli("import", "jsonl", tmp_path / "rows.jsonl", "--memory", tmp_path / "m", "--json").json["notes"]
+    assert [note.partition(" are not")[0] for note in notes] == ["1 channels (closed)"]
+
+
+def test_a_folder_of_graph_pages_is_not_taken_for_a_slack_export(cli: Cli, tmp_path: Path) -> None:
+    message = {
+        "id": "1704189600000",
+        "messageType": "message",
+        "createdDateTime": "2024-01-02T10:00:00Z",
+        "from": {"user": {"id": "aad-ada", "displayName": "Ada"}},
+        "body": {"contentType": "text", "content": "hello"},
+        "channelIdentity": {"teamId": "t", "channelId": "19:abc@thread.tacv2"},
+    }
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "channels.json").write_text(
+        json.dumps({"value": [{"id": "19:abc@thread.tacv2", "displayName": "General"}]})
+    )
+    (pages / "messages.json").write_text(json.dumps({"value": [message]}))
+    assert cli("import", "auto", pages, "--memory", tmp_path / "m", "--json").json["format"] == "teams-graph"

@@ -17,7 +17,7 @@ from streammem.connectors.archive import Archive, Entry, opened
 from streammem.connectors.connector import NOTHING, Given
 from streammem.connectors.facts import version_of
 from streammem.connectors.fields import Row, rows_of, text_of
-from streammem.connectors.json_rows import rows
+from streammem.connectors.json_rows import first_sign, rows
 from streammem.connectors.report import Report
 from streammem.connectors.slack.directory import (
     bot_id_of,
@@ -88,10 +88,11 @@ def recognises(path: Path) -> bool:
     report = Report()
     try:
         with opened(path, report) as archive:
-            Layout.of(archive, path, report)
+            lists = [placed.entry for some in Layout.of(archive, path, report).lists.values() for placed in some]
+            # Pages of other products' channels are objects.
+            return any(first_sign(entry) in ("[", "n", "") for entry in lists)
     except SourceError:
         return False
-    return True
 
 
 # ------------------------------------------------------------------------------------------------- the files
