@@ -21,7 +21,7 @@ from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError, SettingsError
 from streammem.flows import forgetting
-from streammem.flows.asking import Counter, only
+from streammem.flows.asking import Counter
 from streammem.flows.forgetting import Forgotten, Traces
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
@@ -184,7 +184,7 @@ class Memory(Questions):
         async with self._writing:
             await self._structure(None)
             store, log = self._parts.structure, self._parts.log
-            named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store, log)
+            named = await forgetting.meant(workspace, messages, users, store, log)
             names = Directory(await store.facts(named.workspace))
             return await forgetting.found(named.workspace, named.messages, named.users, log, directory=names)
 

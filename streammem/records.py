@@ -493,7 +493,8 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read.
 
-    `attached` is what came with it: words that it passes on, cards, names of files.
+    `attached` is what came with it: words that it passes on, cards, names of files. A `direct` channel is one of a few
+    people (dm, group_dm), called by their names unless it has one.
     """
 
     uid: str
@@ -506,6 +507,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ts: int
     text: str
     attached: str = ""
+    direct: bool = False
     reply_to: str | None = None
     permalink: str | None = None
     edited: bool = False

@@ -131,6 +131,16 @@ class ReceiveSettings(BaseModel):
     def _not_blank(cls, secret: SecretStr | None) -> SecretStr | None:
         return secret if secret is not None and secret.get_secret_value().strip() else None
 
+    @property
+    def closed(self) -> dict[str, str]:
+        """The products that are refused, each with the setting that opens it."""
+        secrets = {"slack": "slack_signing_secret", "teams": "teams_client_state"}
+        return {
+            product: f"STREAMMEM_RECEIVE__{field.upper()}"
+            for product, field in secrets.items()
+            if getattr(self, field) is None
+        }
+
 
 class Settings(BaseSettings):
     """All settings of one process."""

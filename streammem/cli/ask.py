@@ -170,7 +170,7 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
     head = Text.assemble(
         (f"{number:>2}  ", "dim"),
         (shown.line(item.user_name or item.user), "bold"),
-        (f"  #{shown.line(item.channel_name or item.channel)}", "cyan"),
+        (f"  {'' if item.direct else '#'}{shown.line(item.channel_name or item.channel)}", "cyan"),
         f"  {shown.minute(item.ts)}",
         ("  edited" if item.edited else "", "dim"),
         (f"  [{', '.join(item.markers)}]" if item.markers else "", "green"),

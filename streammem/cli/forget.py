@@ -43,7 +43,12 @@ def forget(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be forgotten.")] = False,
     prove: Annotated[
-        bool, typer.Option("--prove", help="Only search for traces of what was forgotten before.")
+        bool,
+        typer.Option(
+            "--prove",
+            help="Only search for traces of what --message or --user name; after a person is forgotten name its id: "
+            "the name is gone.",
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
@@ -95,7 +100,8 @@ def _agreed(wanted: Forgotten, *, sure: bool) -> bool:
 
 def _summed_up(wanted: Forgotten) -> str:
     people = f"{', '.join(map(shown.line, wanted.users))} and " if wanted.users else ""
-    return f"{people}{len(wanted.messages)} messages"
+    count = len(wanted.messages)
+    return f"{people}{count} message{'' if count == 1 else 's'}"
 
 
 def _told(wanted: Forgotten, traces: Traces | None) -> dict[str, object]:
@@ -120,9 +126,11 @@ def _put(wanted: Forgotten, traces: Traces | None, *, prove: bool) -> None:
     found = {
         name: count
         for name, count in msgspec.to_builtins(traces).items()
-        if name not in ("mentions", "copies", "topics")
+        if name not in ("mentions", "copies", "topics", "unsearched")
     }
-    shown.put_counts("Traces left", {name: "not searched" if n is None else n for name, n in found.items()})
+    shown.put_counts(
+        "Traces left", {name: f"not searched: {traces.unsearched}" if n is None else n for name, n in found.items()}
+    )
     if traces.mentions:
         shown.put_counts("Messages of others that mention them", {"mentions": traces.mentions})
     if traces.copies:

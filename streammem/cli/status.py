@@ -27,7 +27,9 @@ def status(
 
     Ends with status 1 when something is.
 
-    `findable` is the time from a message's arrival in Kafka until it could be found, over the last minute.
+    `findable` is the time from a message's arrival in Kafka until it could be found, over the last minute. Dead letters
+    are counted as `dead-letters list` shows them, without those that are done with; they do not make a memory
+    unhealthy. `receive` gives no sign of life: its GET /health speaks for it.
     """
     import msgspec
 
@@ -70,9 +72,11 @@ def _role(role: RoleStatus) -> dict[str, str | int]:
 
 async def _status(settings: Settings, roles: list[str]) -> Status:
     from streammem.wiring.stream import open_streaming
-    from streammem.workers.run import ROLES
+    from streammem.workers.run import RECEIVE, ROLES
     from streammem.workers.status import standing
 
+    if RECEIVE in roles:
+        raise typer.BadParameter("`receive` gives no sign of life: ask its GET /health, which speaks for it")
     if unknown := [role for role in roles if role not in ROLES]:
         raise typer.BadParameter(f"there is no role {unknown[0]!r}: it can be {', '.join(ROLES)}")
     async with open_streaming(settings) as parts:

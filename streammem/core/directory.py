@@ -25,7 +25,11 @@ from streammem.records import (
 
 _SPACE = re.compile(r"[\s_]+")
 _MACHINE_ID = re.compile(r"(?<![\w@#])([@#])([A-Z](?=[A-Z]*[0-9])[A-Z0-9]{6,})\b")
+_MOST_NAMED = 6
 _CHANNEL_TYPES = frozenset({"public", "private", "dm", "group_dm", "thread"})
+
+DIRECT = frozenset({"dm", "group_dm"})
+"""The types of channels that are called by who is in them, unless people gave them a name."""
 
 
 def fold(name: str) -> str:
@@ -45,6 +49,8 @@ class Directory:
         self.channels: dict[str, ChannelEvent] = {}
         self.groups: dict[str, GroupEvent] = {}
         self._members: dict[str, set[str]] = defaultdict(set)
+        self._present: dict[str, set[str]] = defaultdict(set)
+        self._rooms: dict[str, str] = {}
         joined: list[MembershipEvent] = []
         changes: list[AttributeEvent] = []
         same: list[tuple[str, str]] = []
@@ -85,6 +91,7 @@ class Directory:
                 newest[place] = fact
         for user, channel in (place for place, fact in newest.items() if fact.present):
             self._members[user].add(channel)
+            self._present[channel].add(user)
 
     def _apply(self, changes: Iterable[AttributeEvent]) -> None:
         """Let single attributes stand over older full states."""
@@ -106,6 +113,8 @@ class Directory:
 
     def ids_of(self, user: str) -> tuple[str, ...]:
         """All ids of a person."""
+        if user not in self._persons:  # nearly everybody
+            return (user,)
         one = self.person(user)
         return tuple(sorted({one, *(other for other, person in self._persons.items() if person == one)}))
 
@@ -176,10 +185,37 @@ class Directory:
         return next(filter(None, titles), "")
 
     def channel_name(self, channel: str) -> str:
-        """What people call the channel; the id when nobody said."""
+        """What people call the channel, a direct one without a name by who is in it; the id when nobody said."""
         used = self.in_use(channel)
         names = (known.name for one in (used, channel) if (known := self.channels.get(one)) and known.name)
-        return next(names, used)
+        return next(names, "") or (self._members_named(used) if self.is_direct(used) else "") or used
+
+    def room(self, channel: str) -> str:
+        """The name of the channel as it is written before what is said there: a direct one is no `#channel`."""
+        name = self.channel_name(channel)
+        return name if self.is_direct(channel) else f"#{name}"
+
+    def is_direct(self, channel: str) -> bool:
+        """Whether the channel is a conversation of a few, not a place that people enter."""
+        types = (self.channels[one].type for one in self.ids_of_channel(channel) if one in self.channels)
+        return next((stated for stated in types if stated != "unknown"), "unknown") in DIRECT
+
+    def direct_of(self, user: str) -> frozenset[str]:
+        """The direct conversations that a person is in, under all their ids."""
+        return frozenset(channel for channel in self._channels_of(user) if self.is_direct(channel))
+
+    @property
+    def direct_channels(self) -> frozenset[str]:
+        """All direct conversations, under all their ids."""
+        return frozenset(other for c in self.channels if self.is_direct(c) for other in self.ids_of_channel(c))
+
+    def _members_named(self, used: str) -> str:
+        """The people of a channel in a row. Remembered: it is asked for with every message."""
+        if used not in self._rooms:
+            names = sorted(map(self.user_name, {self.person(user) for user in self._present.get(used, ())}))
+            more = ["…"] if len(names) > _MOST_NAMED else []
+            self._rooms[used] = ", ".join(names[:_MOST_NAMED] + more)
+        return self._rooms[used]
 
     def group_name(self, group: str) -> str:
         """The handle of a user group; the id when nobody said."""
@@ -193,7 +229,7 @@ class Directory:
     def _name_in_text(self, match: re.Match[str]) -> str:
         sign, name = match[1], match[2]
         if sign == "#":
-            return sign + self.channel_name(name) if self.in_use(name) in self.channels else match[0]
+            return self.room(name) if self.in_use(name) in self.channels else match[0]
         return sign + (self.user_name(name) if name in self.users else self.group_name(name))
 
     @cached_property
@@ -214,6 +250,9 @@ class Directory:
             for name in (channel.id, channel.name or "", *channel.aliases):
                 if name:
                     names[fold(name)].add(self.in_use(channel.id))
+            # The name of one person alone is that person's.
+            if self.is_direct(channel.id) and ", " in (people := self.channel_name(channel.id)):
+                names[fold(people)].add(self.in_use(channel.id))
         for former, used in self._in_use.items():
             names[fold(former)].add(used)
         return {name: frozenset(ids) for name, ids in names.items()}

@@ -118,8 +118,8 @@ class _Lines:
 
     def _line(self, uid: str) -> str:
         version = self._sight[uid]
-        channel, user = self._directory.channel_name(version.channel), self._directory.user_name(version.user)
-        return assemble.line(version, channel, user)
+        room, user = self._directory.room(version.channel), self._directory.user_name(version.user)
+        return assemble.line(version, room, user)
 
 
 def _hidden(query: Query, directory: Directory) -> int:
@@ -136,6 +136,7 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
         workspace=version.workspace,
         channel=directory.in_use(version.channel),
         channel_name=directory.channel_name(version.channel),
+        direct=directory.is_direct(version.channel),
         user=version.user,
         user_name=directory.user_name(version.user),
         ts=version.ts,
@@ -171,7 +172,7 @@ def uid_user(quote: str) -> str:
 
 def _label_of(view: str, tree: str, directory: Directory) -> str:
     if view == "channel":
-        return f"#{directory.channel_name(tree)}"
+        return directory.room(tree)
     return directory.user_name(tree) if view == "actor" else tree
 
 

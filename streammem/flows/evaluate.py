@@ -104,7 +104,7 @@ def _dense_text(event: MessageEvent, version: Version, directory: Directory) -> 
 
 
 def _line(version: Version, directory: Directory) -> str:
-    return assemble.line(version, directory.channel_name(version.channel), directory.user_name(version.user))
+    return assemble.line(version, directory.room(version.channel), directory.user_name(version.user))
 
 
 # ---------------------------------------------------------------------------------------------- the questions

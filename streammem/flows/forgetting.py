@@ -14,6 +14,7 @@ from streammem.core import erasure, positions
 from streammem.core import events as canonical
 from streammem.core.directory import Directory, fold
 from streammem.errors import QueryError
+from streammem.flows.asking import only
 from streammem.ports import LogReader, LogWriter, StructureStore, VectorIndex
 from streammem.records import (
     Answering,
@@ -49,11 +50,12 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """How many traces a search found, by place; all are to be zero. `vectors` is None when they could not be searched.
+    """How many traces a search found, by place; all are to be zero.
 
-    What others said stays: `mentions` counts their messages that name a forgotten user, `copies` are the uids of those
-    that pass a forgotten message on, which can be named to be forgotten too. `topics` says which
-    topics still hold records that their retention will drop.
+    `vectors` is None when they could not be searched, and `unsearched` says why. What others said stays:
+    `mentions` counts their messages that name a forgotten user, `copies` are the uids of those that pass a forgotten
+    message on, which can be named to be forgotten too. `topics` says which topics still hold records that their
+    retention will drop.
     """
 
     log: int
@@ -67,6 +69,7 @@ class Traces(msgspec.Struct, frozen=True):
     mentions: int = 0
     copies: tuple[str, ...] = ()
     topics: dict[str, str] = {}
+    unsearched: str = ""
 
     @property
     def total(self) -> int:
@@ -191,18 +194,30 @@ async def meant(
     """Messages named by uid, permalink or the product's id, and users by id or name, as ids. Raises QueryError.
 
     A person is forgotten under all of its ids. A uid may name a message that never came: then it never will.
+    Without a workspace it is that of the uids, or the only one that there is.
     """
+    messages = tuple(messages)
+    workspace = workspace or _workspace(messages, await store.workspaces())
     directory = Directory(await store.facts(workspace))
     uids = [one for name in messages for one in await _message(name, workspace, directory, store, log)]
     ids = [one for name in users for one in await _user(name, workspace, directory, store, log)]
     return Forgotten(workspace, tuple(sorted(set(uids))), tuple(sorted(set(ids))))
 
 
+def _workspace(messages: Many[str], known: list[str]) -> str:
+    named = [workspace for workspace in known if any(_is_uid(name, workspace) for name in messages)]
+    return only(named or known)
+
+
+def _is_uid(name: str, workspace: str) -> bool:
+    start = canonical.uid(workspace, "", "")[:-1]
+    return name.startswith(start) and name.count("/") == 2 and not name.endswith("/")
+
+
 async def _message(
     name: str, workspace: str, directory: Directory, store: StructureStore, log: LogReader
 ) -> Iterable[str]:
-    start = canonical.uid(workspace, "", "")[:-1]
-    if name.startswith(start) and name.count("/") == 2 and not name.endswith("/"):
+    if _is_uid(name, workspace):
         return [canonical.uid(workspace, canonical.channel_of(name), canonical.native_id(name))]
     known = await (_linked(name, workspace, log) if "://" in name else _bearing(name, workspace, store))
     if len({(directory.in_use(canonical.channel_of(uid)), canonical.native_id(uid)) for uid in known}) == 1:

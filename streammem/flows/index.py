@@ -6,6 +6,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
 from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
 
 from streammem.core import events as canonical
 from streammem.core import indexing, positions
@@ -21,6 +22,7 @@ from streammem.records import (
     ChannelEvent,
     ErasureEvent,
     LogEntry,
+    MembershipEvent,
     MessageEvent,
     Naming,
     TieEvent,
@@ -53,7 +55,7 @@ async def index(
     await _add(versions, said, store, vectors, embedder)  # 1. the points
     await vectors.lower(await _ends(uids, store))  # 2. what newer versions end
     await _forget(entries, store, vectors)  # again: an erasure may have come between
-    named = await _rename(remembered, versions, store, vectors, embedder)  # 3. what was worded with names of before
+    named = await _rename(entries, versions, store, vectors, embedder)  # 3. what was worded with names of before
     await vectors.flush()  # 4. durable
     await store.mark_due(await marks_of(named, store))  # 5. summaries over those
     if entries:
@@ -118,14 +120,15 @@ async def _rename(
     embedder: Embedder,
 ) -> list[str]:
     """Word points anew whose speaker or channel is called otherwise now. Return the uids whose vectors changed."""
-    users, channels = _entities(entries, versions)
+    touched = _touched(entries, versions)
     changed: dict[str, None] = {}
-    for workspace in sorted({*users, *channels}):
+    for workspace in sorted(touched):
         generation = -1
         while generation != (generation := await store.facts_generation(workspace)):
             names = Directory(await store.facts(workspace))
-            called = {user: names.user_name(user) for user in users[workspace]}
-            rooms = {channel: names.channel_name(channel) for channel in channels[workspace]}
+            users, channels = touched[workspace].under(names)
+            called = {user: names.user_name(user) for user in users}
+            rooms = {channel: names.channel_name(channel) for channel in channels}
             found = await vectors.misnamed(workspace, called, rooms)
             for start in range(0, len(found), _PIECE):
                 misnamed = dict(found[start : start + _PIECE])
@@ -135,24 +138,47 @@ async def _rename(
     return list(changed)
 
 
-def _entities(
-    entries: Many[LogEntry], versions: Many[Version]
-) -> tuple[defaultdict[str, set[str]], defaultdict[str, set[str]]]:
-    """The users and channels that these entries are from or about, by workspace."""
-    users: defaultdict[str, set[str]] = defaultdict(set)
-    channels: defaultdict[str, set[str]] = defaultdict(set)
+@dataclass
+class _Touched:
+    """Whom and what in a workspace entries are from or about."""
+
+    speakers: set[str] = field(default_factory=set)
+    users: set[str] = field(default_factory=set)
+    channels: set[str] = field(default_factory=set)
+    forgets: bool = False
+
+    def under(self, names: Directory) -> tuple[set[str], set[str]]:
+        """The users and channels, under all their ids, that may be called otherwise since these entries.
+
+        Direct conversations are called by who is in them. Where somebody who is forgotten was nobody knows any more.
+        """
+        users = {one for user in self.users for one in names.ids_of(user)}
+        channels = {one for channel in self.channels for one in names.ids_of_channel(channel)}
+        direct = names.direct_channels if self.forgets else {c for user in self.users for c in names.direct_of(user)}
+        return self.speakers | users, self.channels | channels | direct
+
+
+def _touched(entries: Many[LogEntry], versions: Many[Version]) -> dict[str, _Touched]:
+    """What may be called otherwise, by workspace. Refused entries count: they may have stood for a moment."""
+    touched: defaultdict[str, _Touched] = defaultdict(_Touched)
     for version in versions:
-        users[version.workspace].add(version.user)
-        channels[version.workspace].add(version.channel)
+        touched[version.workspace].speakers.add(version.user)
+        touched[version.workspace].channels.add(version.channel)
+    for entry in entries:
+        if isinstance(entry.event, ErasureEvent):
+            touched[entry.event.workspace].forgets |= entry.event.entity == "user"
     for fact in canonical.facts_of(e.event for e in entries):
+        here = touched[fact.workspace]
         if isinstance(fact, UserEvent):
-            users[fact.workspace].add(fact.id)
+            here.users.update((fact.id, *fact.same_as))
         elif isinstance(fact, ChannelEvent):
-            channels[fact.workspace].add(fact.id)
+            here.channels.add(fact.id)
+        elif isinstance(fact, MembershipEvent):
+            here.channels.add(fact.channel)
         elif isinstance(fact, AttributeEvent | TieEvent):
             ids = {fact.id, fact.same_as} if isinstance(fact, TieEvent) else {fact.id}
-            (users if fact.entity == "user" else channels)[fact.workspace] |= ids
-    return users, channels
+            (here.users if fact.entity == "user" else here.channels).update(ids)
+    return dict(touched)
 
 
 def _uid_of(key: str) -> str:

@@ -247,12 +247,22 @@ class Sight:
 
 
 async def shown_summaries(nodes: Many[NodeId], visible: Visible, desk: Desk) -> dict[NodeId, Summary]:
-    """The summaries of these nodes that the asker may see and that nothing hides, without vectors."""
+    """The summaries of these nodes that the asker may see and that nothing hides, without vectors.
+
+    What is made from public channels is grouped over all of them: a guest, who does not read them all, sees none of it.
+    """
     sequences = list(dict.fromkeys(node.sequence for node in nodes))
     found, known = await asyncio.gather(desk.store.summaries(nodes, vectors=False), desk.store.redactions(sequences))
     stored, redactions = [s for s in found if s is not None], dict(zip(sequences, known, strict=True))
     return {
         s.node: s
         for s in stored
-        if summaries.shows(s, visible.channels, visible.moment) and not summaries.hidden(s, redactions[s.node.sequence])
+        if summaries.shows(s, visible.channels, visible.moment)
+        and (visible.audiences is None or _audience(s, desk.directory) in visible.audiences)
+        and not summaries.hidden(s, redactions[s.node.sequence])
     }
+
+
+def _audience(summary: Summary, directory: Directory) -> str:
+    shared = all(directory.is_public(c) for c in summary.channels)
+    return summaries.audience_of(summary.channels[0], public=shared)

@@ -21,7 +21,7 @@ from streammem.backends.redis import RedisStructure
 from streammem.backends.redis_beats import RedisBeats
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 from streammem.core.topics import LOG, named
-from streammem.errors import MemoryFormatError
+from streammem.errors import MemoryFormatError, SettingsError
 from streammem.ports import Embedder, StructureStore, VectorIndex
 from streammem.settings import KafkaSettings, Settings
 from streammem.wiring.embedded import fastembed, hold
@@ -123,6 +123,18 @@ class Streaming:
             if self._index is None:
                 self._index = await self._open_index(model, rebuild=rebuild)
             return self._index
+
+    async def index_at_hand(self) -> VectorIndex:
+        """The vector index if it can be opened at once: nothing is made, no process is waited for.
+
+        Raises MemoryHeldError for a directory that a process holds, SettingsError for one that is not here.
+        """
+        path = self.settings.vectors.path
+        if self.settings.vectors.url is None and self._index is None:
+            if not (path / INDEX).exists():
+                raise SettingsError(f"no vectors are at {path}: set STREAMMEM_VECTORS__PATH, on the machine of index")
+            hold(path, 0.0).close()
+        return await self.index()
 
     async def _open_index(self, model: Embedder, *, rebuild: bool) -> VectorIndex:
         """Open the index; what was opened for one that then fails is closed, as it will be tried again."""

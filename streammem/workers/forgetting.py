@@ -12,16 +12,17 @@ from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.core.events import moment
 from streammem.core.topics import TOPICS
-from streammem.errors import TransientError
+from streammem.errors import MemoryHeldError, SettingsError, TransientError
 from streammem.flows import forgetting
-from streammem.flows.asking import only
 from streammem.flows.forgetting import Forgotten, Traces
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.memory import Progress
+from streammem.ports import VectorIndex
 from streammem.wiring.stream import Streaming
 
 LOOK = 0.2
+HELD = "the process that runs index holds the directory; stop it and run forget --prove again"
 
 
 async def meant(
@@ -29,7 +30,7 @@ async def meant(
 ) -> Forgotten:
     """What these names stand for, and all that these users said. Raises QueryError for a name nobody knows."""
     store, log = parts.structure, parts.log
-    named = await forgetting.meant(workspace or only(await store.workspaces()), messages, users, store, log)
+    named = await forgetting.meant(workspace, messages, users, store, log)
     names = Directory(await store.facts(named.workspace))
     return await forgetting.found(named.workspace, named.messages, named.users, log, _told(progress), directory=names)
 
@@ -66,10 +67,23 @@ async def _followed(parts: Streaming, done: Forgotten) -> None:
 
 
 async def traces(parts: Streaming, wanted: Forgotten, progress: Progress | None = None) -> Traces:
-    """Search log, stores, vectors and topics. Vectors in a directory belong to the process that holds it."""
-    vectors = await parts.index() if parts.settings.vectors.url else None
+    """Search log, stores, vectors and topics. Vectors in a directory are searched where it is and nobody holds it."""
+    vectors, unsearched = await _vectors(parts)
     found = await forgetting.traces(wanted, parts.log, parts.structure, vectors, _told(progress))
-    return msgspec.structs.replace(found, topics=await _waiting(parts, forgetting.needles(wanted)))
+    topics = await _waiting(parts, forgetting.needles(wanted))
+    return msgspec.structs.replace(found, unsearched=unsearched, topics=topics)
+
+
+async def _vectors(parts: Streaming) -> tuple[VectorIndex | None, str]:
+    """The vectors, or why they cannot be searched. Of a server, that is an error as everywhere."""
+    try:
+        return await parts.index_at_hand(), ""
+    except MemoryHeldError:
+        return None, HELD
+    except SettingsError as error:
+        if parts.settings.vectors.url is not None:
+            raise
+        return None, str(error)
 
 
 async def _waiting(parts: Streaming, needles: Many[tuple[bytes, ...]]) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""The role that listens: what Slack and Microsoft Graph post goes into the raw topics as it came. Nothing of Faust.
+"""The role that listens: what Slack and Microsoft Graph post goes into the raw topics. Nothing of Faust.
 
-Senders are answered only when Kafka has the body, within the three seconds that they wait; otherwise with a status for
-which they send again. Whose signature or secret is wrong is refused. No body and no secret is ever logged.
+It is kept as it came, but for what only proves who sent it. Senders are answered only when Kafka has the body, within
+the three seconds that they wait; otherwise with a status for which they send again. Whose signature or secret is wrong
+is refused. No body and no secret is ever logged.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from streammem.core.topics import RAW_SLACK, RAW_TEAMS, Topic
 from streammem.errors import MissingExtraError, RejectedError, SettingsError, StreammemError, TransientError
 from streammem.settings import ReceiveSettings
 from streammem.workers.duty import Pulse
+from streammem.workers.secretless import slack_body, teams_body
 from streammem.workers.stages import Done
 
 try:
@@ -78,6 +80,8 @@ class Receiver:
             except OSError as error:
                 raise SettingsError(f"cannot listen on {host}:{port} (STREAMMEM_RECEIVE__PORT): {error}") from None
             log.info("listens", host=host, port=runner.addresses[0][1], **self._configured())
+            for product, setting in self._settings.closed.items():
+                log.info("closed", product=product, opened_by=setting)
             await asyncio.Event().wait()
         finally:
             await runner.cleanup()
@@ -131,7 +135,7 @@ class Receiver:
         payload = _object(body)
         if text_of(payload, "type") == "url_verification":
             return _line(_echoed(text_of(payload, "challenge")))
-        await self._keep(RAW_SLACK, slack_key(payload), body, _headers(request), until)
+        await self._keep(RAW_SLACK, slack_key(payload), slack_body(body, payload), _headers(request), until)
         return web.Response()
 
     async def _teams(self, request: web.Request) -> web.Response:
@@ -141,10 +145,11 @@ class Receiver:
             return _line(_echoed(request.query["validationToken"]))
         until = self._deadline()
         body = await self._body(request, until)
-        rows = _notifications(_object(body))
+        payload = _object(body)
+        rows = _notifications(payload)
         if not all(compare_digest(text_of(row, "clientState").encode(), self._client_state) for row in rows):
             raise _refusal(web.HTTPUnauthorized, "the clientState is not the one of the subscription")
-        await self._keep(RAW_TEAMS, teams_key(rows[0]), body, _headers(request), until)
+        await self._keep(RAW_TEAMS, teams_key(rows[0]), teams_body(body, payload), _headers(request), until)
         return web.Response(status=202)
 
     # ---- keeping it

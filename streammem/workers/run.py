@@ -18,7 +18,7 @@ from streammem.flows.asking import Counter
 from streammem.flows.summarize import Bench, summarize
 from streammem.ports import Embedder
 from streammem.records import Event
-from streammem.settings import Settings
+from streammem.settings import ReceiveSettings, Settings
 from streammem.wiring.stream import Streaming, exchange, open_streaming
 from streammem.workers import stages
 from streammem.workers.connect import Connecting
@@ -79,12 +79,20 @@ async def _role(pulse: Pulse, parts: Streaming) -> None:
 
 async def _ready(role: str, parts: Streaming) -> None:
     """Return when everything that a role needs is there and is what it should be."""
+    if role == RECEIVE:
+        _opened(parts.settings.receive)
     if absent := await parts.exchange.missing(USES[role]):
         raise SettingsError(f"topics are missing: {', '.join(absent)}: run `streammem topics create`")
     if role not in (RECEIVE, "connect"):
         await parts.check()
     if role in ("index", "summarize", "query"):
         await parts.index()
+
+
+def _opened(settings: ReceiveSettings) -> None:
+    """Refuse to listen where every sender would be refused."""
+    if settings.slack_signing_secret is None and settings.teams_client_state is None:
+        raise SettingsError(f"nobody may post to `receive`: set {' or '.join(settings.closed.values())}, or both")
 
 
 async def _beat(pulses: Many[Pulse], parts: Streaming) -> None:

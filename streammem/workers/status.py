@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from streammem.core.topics import DEAD_LETTERS, READS, TOPICS, group_of
+from streammem.core.topics import READS, TOPICS, group_of
 from streammem.errors import StreammemError
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.structure import APPLIED as STRUCTURED
@@ -41,7 +41,10 @@ class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole. `stores` says "ok" or what is wrong; `problems` are sentences for people, none when healthy."""
+    """The whole. `stores` says "ok" or what is wrong; `problems` are sentences for people, none when healthy.
+
+    `dead_letters` are those that are not done with. They wait for a person and make no memory unhealthy.
+    """
 
     problems: tuple[str, ...]
     roles: tuple[RoleStatus, ...]
@@ -118,10 +121,10 @@ async def _kafka(parts: Streaming, roles: Many[str]) -> tuple[dict[str, Any], st
         prefix = parts.settings.kafka.prefix
         found: dict[str, Any] = {
             "missing": [topic.name for topic in described.values() if not topic.exists],
-            "dead_letters": described[DEAD_LETTERS.short].records,
             "end": described["log"].end,
         }
         if not found["missing"]:
+            found["dead_letters"] = len([name async for name, _ in parts.exchange.letters()])
             groups = {group_of(prefix, role): READS[role] for role in roles if role in READS}
             lags = await parts.topics.lags(groups)
             found["lags"] = {

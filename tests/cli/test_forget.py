@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.conftest import GENERAL, Cli
+from streammem.cli import forget
+from streammem.flows.forgetting import Forgotten, Traces
+from tests.cli.conftest import CHANNELS, GENERAL, USERS, Cli, slack_files, write_zip
 
 SECRET = GENERAL[2]["text"]
 
@@ -55,6 +58,35 @@ def test_a_person_is_forgotten_by_name(cli: Cli, team: Path) -> None:
     assert cli("forget", "--user", speaker["user"], "--memory", team, "--prove", "--json").json["clean"] is True
 
 
+def test_no_file_holds_the_name_of_a_forgotten_person_not_even_as_that_of_a_conversation(
+    cli: Cli, tmp_path: Path
+) -> None:
+    eve = {"id": "U9", "name": "evestone", "real_name": "Eve Stone", "profile": {}}
+    files = slack_files(users=[*USERS, eve], channels=[{**CHANNELS[0], "members": ["U1", "U2", "U3", "U9"]}])
+    files["dms.json"] = [{"id": "D1", "created": 1767225600, "members": ["U3", "U9"]}]
+    files["mpims.json"] = [{"id": "G7", "name": "mpdm-ada--evestone--mira-1", "members": ["U1", "U3", "U9"]}]
+    files["D1/2026-03-02.json"] = [{"type": "message", "user": "U3", "ts": "1772450000.000100", "text": "a secret"}]
+    files["mpdm-ada--evestone--mira-1/2026-03-02.json"] = [
+        {"type": "message", "user": "U1", "ts": "1772450001.000100", "text": "a plan"},
+        {"type": "message", "user": "U9", "ts": "1772450002.000100", "text": "a reply"},
+    ]
+    team = tmp_path / "team"
+    assert cli("import", "slack-export", write_zip(tmp_path / "dms.zip", files), "--memory", team).status == 0
+    shown = cli("ask", "a secret", "--memory", team, "--all").out
+    assert "Ada Wills  Ada Wills, Eve Stone  2026" in shown
+    assert held(team, "Eve Stone")
+    assert held(team, "evestone")
+    assert cli("forget", "--user", "Eve Stone", "--memory", team, "--yes", "--json").json["clean"] is True
+    assert held(team, "Eve Stone") == held(team, "evestone") == []
+    named = {e["channel"]: e["channel_name"] for e in evidence(cli, team, "a secret") + evidence(cli, team, "a plan")}
+    assert (named["D1"], named["G7"]) == ("Ada Wills", "Ada Wills, Mira Okafor")
+    assert cli("verify", "--memory", team, "--json").json["same"] is True
+
+
+def evidence(cli: Cli, team: Path, question: str) -> list[dict[str, Any]]:
+    return list(cli("ask", question, "--memory", team, "--json", "--all").json["evidence"])
+
+
 def test_a_dry_run_changes_nothing(cli: Cli, team: Path) -> None:
     uid = uid_of(cli, team, SECRET)
     told = cli("forget", "--message", uid, "--memory", team, "--dry-run", "--json")
@@ -86,8 +118,15 @@ def test_nothing_named_is_an_error(cli: Cli, team: Path) -> None:
 
 def test_people_read_what_was_done(cli: Cli, team: Path) -> None:
     ended = cli("forget", "--message", uid_of(cli, team, SECRET), "--memory", team, "--yes")
-    assert "1 messages" in ended.out
+    assert "1 message\n" in ended.out
     assert "Traces left" in ended.out
+
+
+def test_vectors_that_were_not_searched_are_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    none = dict.fromkeys(("log", "registers", "sequences", "answers", "directory", "summaries", "cached"), 0)
+    traces = Traces(**none, vectors=None, unsearched="somebody holds them")
+    forget._put(Forgotten("w", ("w/c/1",), ()), traces, prove=True)
+    assert "  vectors    not searched: somebody holds them\n" in capsys.readouterr().out
 
 
 def test_the_account_counts_what_stays_out(cli: Cli, team: Path, tmp_path: Path) -> None:
@@ -123,3 +162,15 @@ def test_a_message_that_never_came_is_seen_to_have_had_no_entry(cli: Cli, team: 
     ended = cli("forget", "--message", f"{workspace}/C1/typo", "--memory", team, "--yes")
     assert ended.status == 0
     assert "entries of the log  0" in ended.out
+
+
+def test_the_id_of_a_message_names_its_workspace_where_a_memory_has_several(cli: Cli, tmp_path: Path) -> None:
+    row = {"channel": "C1", "user": "U1", "ts": "2026-03-02T10:00:00Z", "text": "x", "id": "7"}
+    lines = [json.dumps({**row, "ws": workspace}) for workspace in ("one", "two")]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    cli("import", "jsonl", tmp_path / "rows.jsonl", "--memory", tmp_path / "team")
+    named = ("--memory", tmp_path / "team", "--dry-run", "--json")
+    told = cli("forget", "--message", "two/C1/7", *named)
+    assert (told.json["workspace"], told.json["messages"]) == ("two", ["two/C1/7"])
+    for unclear in (("--message", "7"), ("--message", "two/C1/7", "--message", "one/C1/7")):
+        assert "several workspaces, name one of them: one, two" in cli("forget", *unclear, *named).error

@@ -15,6 +15,8 @@ from streammem.backends.kafka import AIOKafkaProducer, Connection
 from streammem.backends.kafka_topics import KafkaTopics
 from streammem.cli import app
 from streammem.core.topics import TOPICS
+from streammem.records import DeadLetter
+from streammem.wiring import stream
 from streammem.wiring.stream import open_streaming
 from streammem.workers.run import ROLES
 from streammem.workers.status import OPTIONAL
@@ -131,6 +133,40 @@ def test_status_where_nothing_runs_says_what_to_start_and_leaves_no_mark(
     redis_server.forget(redis_url, named["STREAMMEM_REDIS__PREFIX"])
 
 
+def test_status_of_the_receiver_names_who_speaks_for_it(cli: Cli, set_: Set) -> None:
+    set_()
+    ended = cli("status", "--role", "receive")
+    assert (ended.status, "GET /health" in ended.error) == (2, True)
+    assert "GET /health speaks for it" in " ".join(cli("status", "--help").out.split())
+
+
+def test_status_counts_the_dead_letters_that_are_listed(
+    cli: Cli, set_: Set, kafka: str, redis_url: str, kafka_prefix: str
+) -> None:
+    named = set_(kafka, redis_url)
+    create(kafka, kafka_prefix)
+
+    async def bury() -> None:
+        exchange = stream.exchange(configuration.load())
+        topic = "chat.messages.v1"
+        await exchange.bury(
+            [
+                DeadLetter(
+                    role="ingest", reason="not-json", topic=topic, partition=0, offset=n, at=n, value=b"x", size=1
+                )
+                for n in range(3)
+            ]
+        )
+        await exchange.stop()
+
+    asyncio.run(bury())
+    listed = [each["name"] for each in cli("dead-letters", "list", "--json").json]
+    assert cli("status", "--json").json["dead_letters"] == len(listed) == 3
+    assert cli("dead-letters", "dismiss", listed[0]).status == 0
+    assert cli("status", "--json").json["dead_letters"] == 2
+    redis_server.forget(redis_url, named["STREAMMEM_REDIS__PREFIX"])
+
+
 def test_a_question_that_no_worker_takes_ends_with_one_line(cli: Cli, set_: Set, kafka: str, kafka_prefix: str) -> None:
     set_(kafka)
     create(kafka, kafka_prefix)
@@ -224,10 +260,17 @@ def test_a_receiver_listens_without_redis_and_is_not_one_of_all(set_: Set, kafka
     assert "receive" not in ROLES
 
 
+def test_a_receiver_to_which_nobody_may_post_does_not_start_and_names_both_settings(set_: Set) -> None:
+    worker = start(set_(), "receive")
+    assert worker.ended() == 1
+    assert "STREAMMEM_RECEIVE__SLACK_SIGNING_SECRET or STREAMMEM_RECEIVE__TEAMS_CLIENT_STATE" in error_of(worker.lines)
+
+
 def test_a_receiver_whose_address_is_taken_ends_with_one_line(set_: Set, kafka: str, kafka_prefix: str) -> None:
     create(kafka, kafka_prefix)
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        worker = start(set_(kafka, RECEIVE__PORT=str(taken.getsockname()[1])), "receive")
+        named = set_(kafka, RECEIVE__PORT=str(taken.getsockname()[1]), RECEIVE__TEAMS_CLIENT_STATE="shh-secret")
+        worker = start(named, "receive")
         assert worker.ended() == 1
     assert "STREAMMEM_RECEIVE__PORT" in error_of(worker.lines)
 

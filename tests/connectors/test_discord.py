@@ -194,6 +194,25 @@ def test_kinds_of_channels(tmp_path: Path, stated: str | None, kind: str) -> Non
     assert found.messages[0].permalink == "https://discord.com/channels/@me/10/1084249090889613362"
 
 
+@pytest.mark.parametrize(
+    ("stated", "name", "kept"),
+    [
+        ("DirectTextChat", "Ada Quill", None),
+        ("DirectGroupTextChat", "Ada Quill, Bram", None),
+        ("DirectGroupTextChat", "Launch", "Launch"),
+        ("GuildTextChat", "one, two", "one, two"),
+    ],
+)
+def test_a_name_that_the_exporter_makes_of_people_is_none(
+    tmp_path: Path, stated: str, name: str, kept: str | None
+) -> None:
+    found = dce(tmp_path, file(message(), channel={"type": stated, "name": name}))
+    assert found.channels[0].name == kept
+    (told,) = (m.ingest for m in found.messages)
+    assert told is not None
+    assert (told.origin == "10#0") == stated.startswith("Direct")
+
+
 def test_who_was_taken_out_of_a_group_reads_it_no_more(tmp_path: Path) -> None:
     removed = message("2", "Removed a recipient.", type="RecipientRemove", mentions=[BRAM])
     found = dce(tmp_path, file(removed, message("1", author=BRAM), channel={"type": "DirectGroupTextChat"}))

@@ -267,6 +267,19 @@ def test_a_room_is_public_only_where_anybody_may_join_and_read(matrix, events: A
     assert room_of(matrix, *events).type == type_
 
 
+@pytest.mark.parametrize(
+    ("events", "name"),
+    [
+        ([], "Bram"),
+        ([member("$m", BRAM, "invite", is_direct=True)], None),
+        ([member("$m", BRAM, "invite", is_direct=True), state("$n", "m.room.name", {"name": "Launch"})], "Bram"),
+    ],
+)
+def test_a_direct_room_that_nobody_named_is_not_called_as_element_shows_it(matrix, events: Any, name: Any) -> None:
+    read = matrix({"room_name": "Bram", "messages": [said("$1", "hi"), *events]})
+    assert next(m for m in read.messages if m.id == "$1").channel.name == name
+
+
 def test_a_room_has_the_state_that_was_set_last_whatever_the_order(matrix) -> None:
     room = room_of(
         matrix,

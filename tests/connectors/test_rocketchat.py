@@ -301,6 +301,13 @@ def test_a_room_that_is_not_known_to_be_open_is_not(rocket) -> None:
     ]
 
 
+def test_a_direct_room_has_members_and_no_name_made_of_theirs(rocket) -> None:
+    room = {"_id": "d", "t": "d", "name": "ada, bram", "fname": "Ada Quill, Bram", "uids": ["uAda", "uBram", "uCid"]}
+    read = rocket(said(), room=[room])
+    assert [(c.type, c.name, c.aliases) for c in read.channels] == [("group_dm", None, ())]
+    assert [m.user for m in read.members] == ["uAda", "uBram", "uCid"]
+
+
 def test_subscriptions_tell_who_reads_a_room(rocket) -> None:
     joined = {"_id": "s1", "rid": "rOps", "u": ADA, "open": True, "ts": date(0)}
     invited = {"_id": "s2", "rid": "rOps", "u": BRAM, "status": "INVITED"}

@@ -332,7 +332,7 @@ def test_a_permalink_to_a_reply_names_its_thread(slack) -> None:
     )
 
 
-def test_a_direct_conversation_is_called_by_who_is_in_it(slack) -> None:
+def test_a_direct_conversation_states_its_members_and_no_name_made_of_theirs(slack) -> None:
     users = [*USERS, {"id": "U0BRAM", "name": "bram"}]
     read = slack(
         {
@@ -347,20 +347,24 @@ def test_a_direct_conversation_is_called_by_who_is_in_it(slack) -> None:
                 {"id": "G1", "name": "mpdm-ada--bram-1", "members": ["U0ADA", "U0BRAM"]},
                 {"id": "G2", "name": "mpdm-cleo--dov-1"},
             ],
+            "groups.json": [{"id": "G3", "name": "launch", "previous_names": ["mpdm-ada--cleo-1", "go"]}],
+            "launch/2024-01-02.json": [
+                said("renamed", subtype="group_name", name="launch", old_name="mpdm-ada--cleo-1")
+            ],
             "mpdm-ada--bram-1/2024-01-02.json": [said("hello")],
         }
     )
     names = {channel.id: (channel.name, channel.aliases) for channel in read.channels}
     assert names == {
-        "D1": ("Ada Quill, bram", ()),
-        "D2": ("Ada Quill, Slackbot", ()),
-        "D3": ("Ada Quill", ()),
-        "D4": (None, ()),
-        "G1": ("Ada Quill, bram", ("mpdm-ada--bram-1",)),
-        "G2": ("cleo, dov", ("mpdm-cleo--dov-1",)),
+        **dict.fromkeys(["D1", "D2", "D3", "D4", "G1", "G2"], (None, ())),
+        "G3": ("launch", ("go",)),
         "C0001": ("ops", ()),
     }
-    assert read.messages[0].channel.id == "G1"
+    assert {(m.channel.id, m.channel.name) for m in read.messages} == {("G1", None), ("G3", None)}
+    assert {m.user for m in read.members if m.channel == "G1"} == {"U0ADA", "U0BRAM"}
+    (told,) = (m.ingest for m in read.messages if m.channel.id == "G1")
+    assert told is not None
+    assert str(told.origin).endswith("!G1/2024-01-02.json#0")
 
 
 def test_user_groups_are_read_where_an_export_carries_them(slack) -> None:

@@ -742,7 +742,7 @@ def test_a_preview_that_slack_added_beside_a_card_is_no_change() -> None:
     assert drawn(changed(after, card(text="see"))).messages[0].version == "0"
 
 
-def test_what_search_finds_in_closed_conversations_is_a_message_with_its_thread_and_their_names() -> None:
+def test_what_search_finds_in_closed_conversations_is_a_message_with_its_thread() -> None:
     people = {"ok": True, "members": [{"id": "U9", "profile": {"real_name": "Joe Kim"}}]}
     address = "https://acme.slack.com/archives/D1/p1704190000000100?thread_ts=1704180000.000100&cid=D1"
     direct = {"type": "im", "user": "U9", "ts": TS, "text": "hi", "permalink": address}
@@ -754,10 +754,22 @@ def test_what_search_finds_in_closed_conversations_is_a_message_with_its_thread_
     read = drawn({"ok": True, "query": "hi", "messages": {"matches": found}}, people, workspace="T1")
     shown = [(m.channel.id, m.channel.name, m.channel.type, m.reply_to) for m in read.messages]
     assert shown == [
-        ("D1", "Joe Kim", "dm", "1704180000.000100"),
+        ("D1", None, "dm", "1704180000.000100"),
         ("G1", "closed", "private", None),
         ("D2", None, "dm", None),
     ]
+
+
+def test_a_name_made_of_handles_is_no_name_wherever_it_is_told() -> None:
+    handles = "mpdm-ada--joe-1"
+    closed = {"id": "G1", "name": handles, "is_mpim": True, "members": ["U1", "U9"]}
+    found = {"type": "message", "user": "U9", "ts": TS, "text": "hi", "channel": {"id": "G2", "name": handles}}
+    turned = wrapped(said("turned", subtype="group_name", name="launch", old_name=handles))
+    read = drawn({"channels": [closed]}, {"messages": {"matches": [found]}}, turned, workspace="T1")
+    named = happened("channel_rename", channel={"id": "G2", "name": handles})
+    assert drawn(named).report.ignored == {"no-state": 1}
+    assert handles not in "".join(map(repr, (*read.events, *drawn(named).events)))
+    assert {m.user for m in read.members if m.channel == "G1"} == {"U1", "U9"}
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,11 @@ def test_the_receiver_is_reached_where_it_listens() -> None:
     assert port.rpartition(":")[2] == settings["STREAMMEM_RECEIVE__PORT"]
 
 
+def test_the_receiver_that_does_not_start_without_a_secret_is_started_only_when_it_is_asked_for() -> None:
+    assert files.services()["receive"]["profiles"] == ["receive"]
+    assert not [role for role in files.READERS if "profiles" in files.services()[role]]
+
+
 @pytest.mark.parametrize("name", files.services())
 def test_services_have_no_rights_that_they_do_not_need(name: str) -> None:
     service = files.services()[name]

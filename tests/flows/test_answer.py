@@ -19,7 +19,7 @@ from streammem.core.retrieval import assemble
 from streammem.core.routing import channel_sequence
 from streammem.errors import QueryError
 from streammem.flows.answer import header_line
-from streammem.records import Answer, Evidence
+from streammem.records import Answer, ChannelEvent, Evidence, MembershipEvent
 from streammem.settings import Settings
 from tests.embedding import HashingEmbedder
 from tests.flows.scripts import NARROW, QUESTIONS, TEXTS, built, comparable, people, scripts, staged
@@ -34,7 +34,7 @@ async def rendered(answer: Answer, world: World) -> int:
     for e in answer.evidence:
         (known,) = await world.store.versions([e.uid])
         version = next(v for v in known if v.text == e.text)
-        lines.append(assemble.line(version, directory.channel_name(e.channel), directory.user_name(e.user)))
+        lines.append(assemble.line(version, directory.room(e.channel), directory.user_name(e.user)))
     return sum(HashingEmbedder().count_tokens([*lines, *map(header_line, answer.headers)]))
 
 
@@ -339,3 +339,14 @@ async def test_the_same_question_has_the_same_answer_also_after_reopening(tmp_pa
     assert all(answer.evidence and answer.headers for answer in first)
     found: list[Evidence] = [e for answer in first for e in answer.evidence]
     assert {way.stage for e in found for way in e.found_by} >= {"S1", "S2"}
+
+
+async def test_a_direct_conversation_is_shown_by_who_is_in_it_and_not_as_a_channel() -> None:
+    world = World()
+    joined = [MembershipEvent(workspace="w", channel="d", user=user) for user in ("ana", "bo")]
+    told = [said(str(n), f"the plan is {n}", channel="d") for n in range(9)]
+    await world.tell([ChannelEvent(workspace="w", id="d", type="dm", version="1"), *joined, *told])
+    answer = await world.ask("the plan", asker="ana")
+    assert {(e.channel, e.channel_name, e.direct) for e in answer.evidence} == {("d", "Ana, bo", True)}
+    assert {h.label for h in answer.headers if h.view == "channel"} == {"Ana, bo"}
+    assert answer.tokens == await rendered(answer, world)

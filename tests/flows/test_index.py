@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from hypothesis import given, settings
@@ -24,11 +24,14 @@ from streammem.ports import MessagePoint, Visible
 from streammem.records import (
     FOREVER,
     ChannelEvent,
+    ErasureEvent,
     Event,
     LogEntry,
+    MembershipEvent,
     MessageEvent,
     Position,
     Sender,
+    TieEvent,
     UserEvent,
     Version,
 )
@@ -404,6 +407,21 @@ STORE = ("facts", "facts_generation", "versions", "advance", "mark_due", "placem
 INDEX = ("known", "upsert", "lower", "misnamed", "vectors", "replace", "flush")
 
 
+async def concurrently(pieces: list[list[Event]], schedule: list[int]) -> tuple[MemoryIndex, MemoryStructure]:
+    """Each piece placed and indexed by a process of its own, step by step in turns."""
+    store, points = MemoryStructure(), MemoryIndex(64)
+    stepping = Stepping(schedule)
+
+    async def work(n: int, log: list[LogEntry]) -> None:
+        mine, its = stepping.through(store, STORE, n), stepping.through(points, INDEX, n)
+        await stepping.turn(n)
+        await grow(log, store, DEFAULT_RULES)  # the structure may run as far ahead as it likes
+        await index(log, mine, its, HashingEmbedder(), DEFAULT_RULES)
+
+    await stepping.run(*(work(n, entries(piece)) for n, piece in enumerate(pieces)))
+    return points, store
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 2), max_size=60), st.permutations(range(3)))
 def test_processes_that_index_at_the_same_time_leave_the_words_of_the_last_name(
@@ -415,17 +433,7 @@ def test_processes_that_index_at_the_same_time_leave_the_words_of_the_last_name(
             [*TOLD[2:], titled("c", "ops", 2)],
             [called("ana", "Ann", 3), titled("c", "war", 3)],
         ]
-        store, points = MemoryStructure(), MemoryIndex(64)
-        logs = [entries(pieces[n]) for n in order]
-        stepping = Stepping(schedule)
-
-        async def work(n: int) -> None:
-            mine, its = stepping.through(store, STORE, n), stepping.through(points, INDEX, n)
-            await stepping.turn(n)
-            await grow(logs[n], store, DEFAULT_RULES)  # the structure may run as far ahead as it likes
-            await index(logs[n], mine, its, HashingEmbedder(), DEFAULT_RULES)
-
-        await stepping.run(*(work(n) for n in range(3)))
+        points, store = await concurrently([pieces[n] for n in order], schedule)
         assert len(points._rows) == len(TOLD)
         assert worded(points) == await renewed(points, store)
 
@@ -451,3 +459,90 @@ async def test_a_rename_that_is_done_while_an_older_one_is_being_written_stands_
     assert not later
     assert {row.naming.speaker for row in points._rows.values() if row.version.user == "ana"} == {"Ann"}
     assert worded(points) == await renewed(points, store)
+
+
+# -------------------------------------------------------------------------------- conversations called by their members
+
+
+def direct(version: int = 1, channel: str = "d") -> ChannelEvent:
+    return ChannelEvent(workspace="w", id=channel, type="group_dm", version=str(version))
+
+
+def member(user: str, version: int = 1, *, present: bool = True, channel: str = "d") -> MembershipEvent:
+    return MembershipEvent(workspace="w", channel=channel, user=user, version=str(version), present=present)
+
+
+def same(entity: Literal["user", "channel"], one: str, other: str) -> TieEvent:
+    return TieEvent(workspace="w", entity=entity, id=one, same_as=other, version="1")
+
+
+FORGET_EVE = ErasureEvent(workspace="w", entity="user", id="eve")
+TALK = [unnamed(said(str(n), f"number {n}", user=user, channel="d")) for n, user in enumerate(["ana", "bo"])]
+MEETING: list[Event] = [
+    *(*TALK, direct(), unnamed(said("5", "moved", channel="e")), direct(channel="e")),
+    *(member("ana"), member("bo"), member("eve"), member("cid", 2), member("cid", 3, present=False)),
+    *(called("ana", "Anna", 2), called("ana2", "Ann", 3), called("eve", "Eve Stone", 2), called("cid", "Cid", 1)),
+    *(same("user", "ana2", "a"), same("user", "ana", "a"), same("channel", "e", "d"), member("dov", channel="e")),
+]
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.permutations([*MEETING, FORGET_EVE]), st.sets(st.integers(1, 17), max_size=6))
+def test_words_follow_who_is_in_a_conversation_whatever_the_order_of_coming_going_and_forgetting(
+    told: list[Event], edges: set[int]
+) -> None:
+    async def story() -> None:
+        world = World()
+        start = 0
+        for edge in [*sorted(edges), len(told)]:
+            await told_to(world, told[start:edge])
+            start = edge
+        assert worded(world.index) == await renewed(world.index, world.store)
+        assert {row.naming.room for row in world.index._rows.values()} == {"Anna, bo, dov"}
+
+    asyncio.run(story())
+
+
+async def told_to(world: World, events: Sequence[Event]) -> None:
+    """Append, erasures as `forget` does, and catch up."""
+    erasures = [event for event in events if isinstance(event, ErasureEvent)]
+    await ingest([event for event in events if event not in erasures], world.log, world.store.forbidden)
+    await world.log.append(keyed(list(erasures)))
+    await world.catch_up()
+
+
+async def test_whoever_joins_leaves_is_renamed_or_forgotten_is_so_in_the_words_at_once() -> None:
+    world = World()
+
+    async def room(*events: Event) -> str:
+        await told_to(world, events)
+        assert worded(world.index) == await renewed(world.index, world.store)
+        (name,) = {row.naming.room for row in world.index._rows.values()}
+        return name
+
+    assert await room(*TALK, direct()) == "d"
+    assert await room(member("ana"), member("bo"), member("eve")) == "ana, bo, eve"
+    assert await room(called("eve", "Eve Stone", 1)) == "Eve Stone, ana, bo"
+    assert await room(called("bo", "Bo", 1), member("cid")) == "Bo, Eve Stone, ana, cid"
+    assert await room(member("cid", 2, present=False)) == "Bo, Eve Stone, ana"
+    assert await room(FORGET_EVE) == "Bo, ana"
+    assert await room(msgspec.structs.replace(direct(2), name="lunch")) == "lunch"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 3), max_size=80), st.permutations(range(4)))
+def test_processes_that_index_at_the_same_time_leave_the_words_of_those_who_are_in_the_conversation(
+    schedule: list[int], order: list[int]
+) -> None:
+    async def story() -> None:
+        pieces: list[list[Event]] = [
+            [*TALK, member("ana")],
+            [direct(), member("bo"), member("eve"), called("eve", "Eve Stone", 1)],
+            [called("ana", "Ann", 3), member("cid", 2), member("bo", 2, present=False)],
+            [FORGET_EVE],
+        ]
+        points, store = await concurrently([pieces[n] for n in order], schedule)
+        assert worded(points) == await renewed(points, store)
+        assert {row.naming.room for row in points._rows.values()} == {"Ann, cid"}
+
+    asyncio.run(story())

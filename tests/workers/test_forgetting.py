@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from streammem.errors import TransientError
 from streammem.flows.forgetting import Forgotten, traces
 from streammem.settings import Settings
+from streammem.wiring.embedded import hold
+from streammem.wiring.stream import INDEX, open_streaming
 from streammem.workers import forgetting
 from tests.flows.worlds import World
 from tests.stories import public, said
@@ -51,3 +54,15 @@ async def test_what_has_not_followed_is_told() -> None:
     await world.catch_up()
     with pytest.raises(TransientError, match="summarize has not followed"):
         await forgetting.forgotten(parts_of(world, 0.1), Forgotten("w", ("w/c/1",), ()))
+
+
+async def test_vectors_that_another_process_holds_are_not_waited_for_and_those_elsewhere_are_not_made(
+    tmp_path: Path,
+) -> None:
+    async with open_streaming(Settings(vectors={"path": tmp_path / "vectors"}, wait=60.0)) as parts:
+        assert "no vectors are at" in (await forgetting._vectors(parts))[1]
+        assert not (tmp_path / "vectors").exists()
+        (tmp_path / "vectors" / INDEX).mkdir(parents=True)
+        held = hold(tmp_path / "vectors", 0.0)
+        assert await forgetting._vectors(parts) == (None, forgetting.HELD)
+        held.close()

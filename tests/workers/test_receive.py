@@ -23,6 +23,7 @@ from pydantic import SecretStr
 from slack_sdk.signature import SignatureVerifier
 from structlog.testing import capture_logs
 
+from streammem.connectors.json_rows import loads
 from streammem.core.topics import Topic
 from streammem.errors import RejectedError, SettingsError, TransientError
 from streammem.settings import ReceiveSettings
@@ -39,6 +40,7 @@ NOTE = {
     "resource": "teams('x')/channels('19:abc@thread.tacv2')/messages('1')/replies('2')",
     "encryptedContent": {"data": "hush"},
 }
+STATELESS = {name: value for name, value in NOTE.items() if name != "clientState"}
 BOTH = ReceiveSettings(slack_signing_secret=SecretStr(SECRET), teams_client_state=SecretStr(STATE), within=0.3)
 
 
@@ -128,6 +130,33 @@ async def test_a_signed_event_is_kept_as_it_came_and_then_acknowledged(topics: T
         "x-slack-retry-num": b"2",
         "x-slack-retry-reason": b"http_timeout",
     }
+
+
+async def test_the_verification_token_is_not_kept_and_all_else_is_as_it_was_written(topics: Topics) -> None:
+    event = b'{ "ts": 1.10, "token": "said", "text": "\\u00fc" , "n": 1e3}'
+    body = b'{"token": "proof-1", "team_id":"T1", "event": ' + event + b', "t\\u006fken":"proof-2"}'
+    async with listening(topics) as client:
+        assert (await posted(client, body)).status == 200
+    assert topics.kept[0][2] == b'{"team_id":"T1","event":' + event + b"}"
+
+
+@pytest.mark.parametrize("damage", [b"", b"\\ud800", b"\n"])
+async def test_the_verification_token_is_not_kept_of_what_only_a_lenient_reader_reads(
+    topics: Topics, damage: bytes
+) -> None:
+    body = b'\xef\xbb\xbf{"token": "proof", "team_id": "T1", "event": {"ts": "1.10", "text": "a' + damage + b'b"}}'
+    async with listening(topics) as client:
+        assert (await posted(client, body)).status == 200
+    kept = loads(topics.kept[0][2] or b"")
+    assert kept == {name: value for name, value in loads(body).items() if name != "token"}
+
+
+@pytest.mark.parametrize("deep", [100, 700, 20_000])
+async def test_a_body_that_is_nested_deeply_is_kept_without_its_token_or_refused(topics: Topics, deep: int) -> None:
+    body = b'{"token": "proof", "event": ' + b"[" * deep + b"]" * deep + b"}"
+    async with listening(topics) as client:
+        assert (await posted(client, body)).status == (200 if deep < 1000 else 400)
+    assert all(b"proof" not in (value or b"") for _, _, value, _ in topics.kept)
 
 
 async def test_a_retry_is_kept_like_any_other(topics: Topics) -> None:
@@ -226,8 +255,19 @@ async def test_a_notification_is_kept_as_it_came_and_then_accepted(topics: Topic
         assert (answer.status, await answer.text()) == (202, "")
     ((name, key, value, headers),) = topics.kept
     assert (name, key) == ("chat.raw.teams.v1", b"t-1:teams('x')/channels('19:abc@thread.tacv2')")
-    assert json.loads(value or b"") == {"value": [NOTE], "validationTokens": ["jwt"]}
+    assert json.loads(value or b"") == {"value": [STATELESS], "validationTokens": ["jwt"]}
     assert headers["content-type"].startswith(b"application/json")
+
+
+async def test_the_client_state_of_no_notification_is_kept(topics: Topics) -> None:
+    notes = [NOTE, {**NOTE, "resourceData": {"clientState": "said"}}]
+    async with listening(topics) as client:
+        assert (await notified(client, *notes)).status == 202
+        body = b'\xef\xbb\xbf{"value": [{"clientState": "s3cr3t", "resource": "r"}]}'
+        assert (await client.post("/teams/notifications", data=body, headers=JSON)).status == 202
+    (_, _, told, _), (_, _, marked, _) = topics.kept
+    assert json.loads(told or b"") == {"value": [STATELESS, {**STATELESS, "resourceData": {"clientState": "said"}}]}
+    assert json.loads(marked or b"") == {"value": [{"resource": "r"}]}
 
 
 async def test_news_of_the_subscription_goes_the_same_way(topics: Topics) -> None:
@@ -397,6 +437,29 @@ async def test_neither_secrets_nor_what_people_said_are_logged(topics: Topics) -
     told = json.dumps(logs, default=str)
     assert len(logs) >= 5
     assert not [word for word in (SECRET, STATE, "hush", "wrong-state", "tok-en", "v0=") if word in told]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "closed"),
+    [
+        (BOTH.model_copy(update={"slack_signing_secret": None}), ("slack", "STREAMMEM_RECEIVE__SLACK_SIGNING_SECRET")),
+        (BOTH.model_copy(update={"teams_client_state": None}), ("teams", "STREAMMEM_RECEIVE__TEAMS_CLIENT_STATE")),
+        (BOTH, None),
+    ],
+)
+async def test_a_receiver_says_at_start_which_product_is_closed_and_what_opens_it(
+    topics: Topics, chosen: ReceiveSettings, closed: tuple[str, str] | None
+) -> None:
+    with capture_logs() as logs:
+        serving = asyncio.create_task(
+            Receiver(topics.send, chosen.model_copy(update={"port": 0}), Pulse("receive")).serve()
+        )
+        while not logs:
+            await asyncio.sleep(0)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+    said = [(line["product"], line["opened_by"]) for line in logs if line["event"] == "closed"]
+    assert said == ([closed] if closed else [])
 
 
 def test_a_blank_secret_is_none() -> None:

@@ -93,8 +93,11 @@ class _Reader:
         place, known_at = self._place(head), _known_at(head)
         if place.channel:
             yield from self._report.counted(lambda: [_channel(head, place, known_at)], origin)
+        # The exporter calls the file of a direct conversation by its people too.
+        is_direct = text_of(row_of(head, "channel"), "type") in _TYPES
+        kept = place.channel if is_direct else origin
         for index, row in rows:
-            yield from self._message(row, place, known_at, f"{origin}#{index}")
+            yield from self._message(row, place, known_at, f"{origin}#{index}", f"{kept}#{index}")
 
     def _place(self, head: Row) -> Place:
         guild, channel = id_of(row_of(head, "guild").get("id")), row_of(head, "channel")
@@ -105,10 +108,8 @@ class _Reader:
             is_thread=text_of(channel, "type").endswith("Thread"),
         )
 
-    def _message(self, row: Row, place: Place, known_at: str, origin: str) -> Iterator[Event]:
-        events = self._report.counted(
-            lambda: [*events_of(row, place, origin), *self._news(row, place, known_at)], origin
-        )
+    def _message(self, row: Row, place: Place, known_at: str, origin: str, kept: str) -> Iterator[Event]:
+        events = self._report.counted(lambda: [*events_of(row, place, kept), *self._news(row, place, known_at)], origin)
         self._told.update(event for event in events if isinstance(event, UserEvent | MembershipEvent))
         yield from events
 
@@ -134,11 +135,17 @@ def _channel(head: Row, place: Place, known_at: str) -> ChannelEvent:
         workspace=place.workspace,
         id=place.channel,
         version=known_at,
-        name=text_of(row, "name") or None,
+        name=_given_name(text_of(row, "name"), stated) or None,
         type="thread" if place.is_thread else _TYPES.get(stated, "unknown"),
         parent_id=id_of(row.get("categoryId")) or None,
         topic=text_of(row, "topic") or None,
     )
+
+
+def _given_name(name: str, stated: str) -> str:
+    """The name that people gave a channel: without one the exporter calls a direct one by who is in it, in a row."""
+    is_made = stated == "DirectTextChat" or (stated == "DirectGroupTextChat" and ", " in name)
+    return "" if is_made else name
 
 
 def _people(row: Row, place: Place, known_at: str) -> Iterator[UserEvent]:

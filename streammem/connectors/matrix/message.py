@@ -190,7 +190,7 @@ class Reading:
             source="matrix",
             source_format="matrix-element",
             workspace=self._rooms.workspace,
-            channel=ChannelRef(id=self.room, name=self.room_name or None),
+            channel=ChannelRef(id=self.room, name=self._rooms.called(self.room, self.room_name) or None),
             id=message,
             version=self._version(message, edited),
             ts=when,

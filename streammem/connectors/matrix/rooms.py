@@ -95,6 +95,13 @@ class Rooms:
             topic=_topic(self._content(room, "m.room.topic")) or None,
         )
 
+    def called(self, room: str, told: str) -> str:
+        """What an export tells that a room is called. A direct one without a name Element calls by who is in it."""
+        held = self._state.get(room, {})
+        is_direct = any(kind == "m.room.member" for kind, _ in held)
+        is_named = any((kind, "") in held for kind in ("m.room.name", "m.room.canonical_alias"))
+        return "" if is_direct and not is_named else told
+
     def _type(self, room: str) -> ChannelType:
         """Public is a room that anybody may join and whose past newcomers may read; one that does not say is private.
 

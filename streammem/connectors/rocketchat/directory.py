@@ -77,7 +77,8 @@ def room_of(row: Row, known: Known) -> list[Event]:
     """The state of a room, and the people of a direct one."""
     room = _required(row, "_id")
     version = _version(row, "ts", "lm")
-    slug, title = text_of(row, "name"), text_of(row, "fname")
+    # Those of a direct room are made of the names of its people, who are told as its members.
+    slug, title = ("", "") if row.get("t") == "d" else (text_of(row, "name"), text_of(row, "fname"))
     channel = ChannelEvent(
         workspace=known.workspace,
         id=room,

@@ -14,6 +14,7 @@ from streammem.connectors.report import IgnoredError
 from streammem.connectors.slack.directory import (
     bot_of,
     channel_of,
+    given_name,
     group_of,
     members_of,
     stated_type,
@@ -98,14 +99,14 @@ def _channel(item: Item, workspace: str, learned: Learned) -> Iterator[Event]:
     row = {**item.row, "id": learned.current(name)}
     if kind is None:
         yield from _named(row, workspace, version_of(row.get("created"), row.get("updated"), item.when))
-    elif (channel := channel_of(row, kind, workspace, item.when, learned.names.users)) is not None:
+    elif (channel := channel_of(row, kind, workspace, item.when)) is not None:
         names = dict.fromkeys((*channel.aliases, *learned.former_names(channel.id)))
         yield msgspec.structs.replace(channel, aliases=tuple(name for name in names if name != channel.name))
         yield from members_of(row, channel)
 
 
 def _named(row: Row, workspace: str, version: str) -> Iterator[Event]:
-    if not (name := unescape(text_of(row, "name"))):
+    if not (name := given_name(text_of(row, "name"))):
         raise IgnoredError("no-state")
     yield _attribute(workspace, text_of(row, "id"), "name", name, version)
 
@@ -130,9 +131,11 @@ def _reaction(item: Item, workspace: str, channel: str) -> Iterator[Event]:
 
 
 def _rename(item: Item, workspace: str, channel: str) -> Iterator[Event]:
-    name = unescape(text_of(row_of(item.row, "channel"), "name") or text_of(item.row, "name"))
-    if not name:
+    stated = text_of(row_of(item.row, "channel"), "name") or text_of(item.row, "name")
+    if not stated:
         raise RejectedError("no-name", "a renamed channel has no name")
+    if not (name := given_name(stated)):
+        raise IgnoredError("no-state")
     yield _attribute(workspace, channel, "name", name, version_of(item.when))
 
 
@@ -209,9 +212,9 @@ def facts_in_message(row: Row, workspace: str, channel: ChannelRef) -> Iterator[
             yield MembershipEvent(workspace=workspace, channel=channel.id, user=user, version=ts, present=key == "join")
     elif attribute == "type":
         yield _attribute(workspace, channel.id, "type", key, ts)
-    elif isinstance(row.get(key), str) and (attribute == "topic" or row.get(key)):
+    elif isinstance(row.get(key), str) and (attribute == "topic" or given_name(text_of(row, key))):
         yield _attribute(workspace, channel.id, attribute, unescape(words_of(row, key)), ts)
-        if old := unescape(text_of(row, "old_name")):
+        if old := given_name(text_of(row, "old_name")):
             yield _was_called(old, workspace, channel, ts)
 
 

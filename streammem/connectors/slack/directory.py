@@ -12,7 +12,7 @@ from streammem.connectors.slack.text import unescape
 from streammem.records import ChannelEvent, ChannelType, GroupEvent, MembershipEvent, SenderKind, UserEvent
 
 SLACKBOT = "USLACKBOT"
-_GROUP_DM = re.compile(r"mpdm-(.+?)-\d+")
+_OF_HANDLES = re.compile(r"mpdm-.+-\d+")
 _YES_OR_NO = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -80,24 +80,20 @@ def bot_of(row: Row, workspace: str, known_at: str = "") -> UserEvent | None:
     )
 
 
-def channel_of(
-    row: Row, kind: ChannelType, workspace: str, known_at: str = "", names: Mapping[str, str] | None = None
-) -> ChannelEvent | None:
-    """The state of a channel; None for a row without an id. `names` are those of its members.
+def channel_of(row: Row, kind: ChannelType, workspace: str, known_at: str = "") -> ChannelEvent | None:
+    """The state of a channel; None for a row without an id.
 
     Most exports say only when a channel was made, not when it last changed: then it stands as of `known_at`.
     """
     channel = text_of(row, "id")
     if not channel:
         return None
-    raw = text_of(row, "name")
-    name = conversation_name(row, kind, names or {}) or unescape(raw) or None
-    former = (unescape(other) for other in (raw, *texts_of(row, "previous_names")))
+    name, *former = (given_name(each, kind) for each in (text_of(row, "name"), *texts_of(row, "previous_names")))
     return ChannelEvent(
         workspace=workspace,
         id=channel,
         version=version_of(row.get("created"), row.get("updated") or known_at),
-        name=name,
+        name=name or None,
         type=kind,
         aliases=tuple(dict.fromkeys(other for other in former if other and other != name)),
         topic=unescape(text_of(row_of(row, "topic"), "value")) or None,
@@ -124,15 +120,12 @@ def stated_type(row: Row) -> ChannelType | None:
     return "public" if is_private is False or _states(row, "is_channel") else None
 
 
-def conversation_name(row: Row, kind: ChannelType, names: Mapping[str, str]) -> str:
-    """What a direct conversation is called: the people in it, who are sometimes known by their handles only."""
-    if kind not in ("dm", "group_dm"):
-        return ""
-    people = texts_of(row, "members") or texts_of({"user": [row.get("user")]}, "user")
-    if any(person in names for person in people):
-        return ", ".join(names.get(person, "Slackbot" if person == SLACKBOT else person) for person in people)
-    handles = _GROUP_DM.fullmatch(text_of(row, "name"))
-    return ", ".join(handles[1].split("--")) if handles else ""
+def given_name(raw: str, kind: ChannelType | None = None) -> str:
+    """The name that people gave a channel. Those of direct conversations Slack makes of handles, and keeps afterwards.
+
+    Who is in them is told as membership: a name of names would outlive the people in it.
+    """
+    return "" if kind in ("dm", "group_dm") or _OF_HANDLES.fullmatch(raw) else unescape(raw)
 
 
 def members_of(

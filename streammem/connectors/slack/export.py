@@ -22,6 +22,7 @@ from streammem.connectors.report import Report
 from streammem.connectors.slack.directory import (
     bot_id_of,
     channel_of,
+    given_name,
     group_of,
     listed_type,
     members_of,
@@ -254,9 +255,10 @@ def _user(home: str, known: Known, row: Row) -> list[Event]:
 
 
 def _channel_and_members(listed: ChannelType, home: str, known_at: str, known: Known, row: Row) -> list[Event]:
-    channel = channel_of(row, listed_type(row, listed), home, known_at, known.user_names)
+    channel = channel_of(row, listed_type(row, listed), home, known_at)
     if channel is None:
         raise RejectedError("no-id", "a channel has no id")
+    known.name_folder(channel.id, text_of(row, "name"))
     earlier = known.channels.get(channel.id)
     if earlier is not None and earlier.type != channel.type:  # lists of closed channels come later and stand
         latest = version_of(earlier.version, channel.version)
@@ -288,18 +290,25 @@ def _note_what_is_missing(layout: Layout, known: Known, report: Report) -> None:
 def _channel(days: list[Entry], place: Place, known: Known, label: str, report: Report) -> Iterator[Event]:
     threads = Threads()
     renames: dict[str, str] = {}
+    folder = days[0].parts[-2]
     for day in days:
         for origin, row in _rows_of_file(day, label, report):
             threads.see(row)
             _note_rename(row, renames)
-            yield from report.counted(partial(events_of, row, place, origin), origin)
-    threads.settle(f"{label}!{days[0].parts[-2]}", report)
+            kept = _without_handles(origin, folder, place.channel.id)
+            yield from report.counted(partial(events_of, row, place, kept), origin)
+    threads.settle(f"{label}!{folder}", report)
     if (channel := known.channels.get(place.channel.id)) and renames:
         yield _with_old_names(channel, renames)
 
 
+def _without_handles(origin: str, folder: str, channel: str) -> str:
+    """Where a message stood, as it is kept with it: a folder called by its members' handles by the channel's id."""
+    return origin if given_name(folder) else origin.replace(folder, channel)
+
+
 def _note_rename(row: Row, renames: dict[str, str]) -> None:
-    if row.get("subtype") in ("channel_name", "group_name") and (old := text_of(row, "old_name")):
+    if row.get("subtype") in ("channel_name", "group_name") and (old := given_name(text_of(row, "old_name"))):
         renames[old] = max(exact_ts(row.get("ts")) or "1", renames.get(old, "1"), key=number)
 
 

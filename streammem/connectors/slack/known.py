@@ -20,6 +20,7 @@ class Known:
         self.group_names: dict[str, str] = {}
         self.kinds: dict[str, SenderKind] = {}
         self.channels: dict[str, ChannelEvent] = {}
+        self.folder_names: dict[str, str] = {}
         self._folders: defaultdict[Root, dict[str, str]] = defaultdict(dict)
 
     @property
@@ -31,6 +32,10 @@ class Known:
         """What a bot is called under its other id, which no list states."""
         if bot and name:
             self.user_names.setdefault(bot, name)
+
+    def name_folder(self, channel: str, name: str) -> None:
+        """What the folder of a channel may be called: of a group conversation it is no name of the channel."""
+        self.folder_names[channel] = name
 
     def learned(self, facts: list[Event], root: Root) -> list[Event]:
         """The same facts, taken note of."""
@@ -47,8 +52,7 @@ class Known:
 
     def _learn_channel(self, channel: ChannelEvent, root: Root) -> None:
         self.channels[channel.id] = channel
-        handles = channel.aliases[:1] if channel.type == "group_dm" else ()
-        for folder in filter(None, (channel.name, channel.id, *handles)):
+        for folder in dict.fromkeys(filter(None, (channel.name, channel.id, self.folder_names.get(channel.id)))):
             self._claim(self._folders[root], unicodedata.normalize("NFC", folder), channel)
 
     def _claim(self, folders: dict[str, str], folder: str, channel: ChannelEvent) -> None:

@@ -6,7 +6,15 @@ from collections import Counter, defaultdict
 
 from streammem.connectors.facts import version_of
 from streammem.connectors.fields import row_of, text_of
-from streammem.connectors.slack.directory import bot_id_of, bot_of, channel_of, group_of, stated_type, user_of
+from streammem.connectors.slack.directory import (
+    bot_id_of,
+    bot_of,
+    channel_of,
+    given_name,
+    group_of,
+    stated_type,
+    user_of,
+)
 from streammem.connectors.slack.groups import Groups
 from streammem.connectors.slack.items import Item, channel_named
 from streammem.connectors.slack.message import exact_ts
@@ -73,7 +81,7 @@ class Learned:
             self.types[item.channel] = spoken
         if row.get("subtype") in ("channel_name", "group_name"):
             self._name("channel", item.channel, exact_ts(row.get("ts")), text_of(row, "name"))
-            if old := unescape(text_of(row, "old_name")):
+            if old := given_name(text_of(row, "old_name")):
                 self._former[item.channel].add(old)
 
     def _note_user(self, item: Item, *, in_list: bool) -> None:

@@ -14,12 +14,11 @@ from streammem.connectors.fields import as_list, as_row, row_of, text_of
 from streammem.connectors.payload_files import PayloadFiles
 from streammem.connectors.report import Report
 from streammem.connectors.slack.changes import facts_in_message, facts_of
-from streammem.connectors.slack.directory import conversation_name, stated_type
+from streammem.connectors.slack.directory import given_name, stated_type
 from streammem.connectors.slack.items import Item, channel_named, is_object_page, is_page_of_messages, items_of
 from streammem.connectors.slack.learned import SPOKEN_TYPES, Learned
 from streammem.connectors.slack.message import Place, events_of, exact_ts
 from streammem.connectors.slack.pages import Account
-from streammem.connectors.slack.text import unescape
 from streammem.errors import RejectedError
 from streammem.records import ChannelRef, Event
 
@@ -123,10 +122,7 @@ class SlackPayloads:
         kind = spoken or self._learned.types.get(item.channel) or self._learned.types.get(channel)
         if not told:
             return ChannelRef(id=channel, type=kind)
-        name = conversation_name(told, kind, self._learned.names.users) if kind else ""
-        if not name and kind != "dm":  # there it is the id of the other one
-            name = unescape(text_of(told, "name"))
-        return ChannelRef(id=channel, name=name or None, type=kind)
+        return ChannelRef(id=channel, name=given_name(text_of(told, "name"), kind) or None, type=kind)
 
 
 def _channel_in(origin: str) -> str:

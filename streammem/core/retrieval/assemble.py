@@ -106,11 +106,11 @@ def headers(candidates: Iterable[tuple[Header, int]], room: int, spent: int, num
     return kept
 
 
-def line(version: Version, channel: str, user: str) -> str:
+def line(version: Version, room: str, user: str) -> str:
     """A message as it is rendered for an answer model: channel, speaker, time, lifecycle markers, verbatim text."""
     markers = f" [{', '.join(version.markers)}]" if version.markers else ""
     beside = f" [with: {' · '.join(version.attached.splitlines())}]" if version.attached else ""
-    return f"#{channel} {moment(version.ts):%Y-%m-%d %H:%M} {user}{markers}: {version.text}{beside}"
+    return f"{room} {moment(version.ts):%Y-%m-%d %H:%M} {user}{markers}: {version.text}{beside}"
 
 
 def named(text: str, names: Mapping[str, str]) -> str:
