@@ -147,7 +147,8 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
 
     out = shown.console()
     if answer.abstained:
-        out.print(Text("Nothing that was said answers this well enough.", style="bold"), soft_wrap=True)
+        said = "Nothing that was said answers this well enough." if answer.evidence else "You may read nothing that fits."
+        out.print(Text(said, style="bold"), soft_wrap=True)
     for number, item in enumerate(answer.evidence[:most], 1):
         _put_evidence(number, item, explain=explain)
     if most is not None and len(answer.evidence) > most:
@@ -169,7 +170,7 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
     out = shown.console()
     head = Text.assemble(
         (f"{number:>2}  ", "dim"),
-        (shown.line(item.user_name or item.user), "bold"),
+        (shown.line(item.user_name or item.user or "somebody unknown"), "bold"),
         (f"  {'' if item.direct else '#'}{shown.line(item.channel_name or item.channel)}", "cyan"),
         f"  {shown.minute(item.ts)}",
         ("  edited" if item.edited else "", "dim"),
