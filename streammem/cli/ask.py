@@ -147,8 +147,8 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
 
     out = shown.console()
     if answer.abstained:
-        said = "Nothing that was said answers this well enough." if answer.evidence else "You may read nothing that fits."
-        out.print(Text(said, style="bold"), soft_wrap=True)
+        weak = "Nothing that was said answers this well enough."
+        out.print(Text(weak if answer.evidence else "You may read nothing that fits.", style="bold"), soft_wrap=True)
     for number, item in enumerate(answer.evidence[:most], 1):
         _put_evidence(number, item, explain=explain)
     if most is not None and len(answer.evidence) > most:
