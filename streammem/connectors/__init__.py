@@ -61,7 +61,16 @@ CONNECTORS: Mapping[str, Connector] = MappingProxyType(
 """By name; `recognise` asks them in this order."""
 
 
-ALIASES: Mapping[str, str] = MappingProxyType({"rocketchat": "rocketchat-mongo", "slackdump": "slack-export"})
+ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "discord": "discord-dce",
+        "matrix": "matrix-element",
+        "mattermost": "mattermost-bulk",
+        "rocketchat": "rocketchat-mongo",
+        "slackdump": "slack-export",
+        "zulip": "zulip-export",
+    }
+)
 """Other names that formats go by."""
 
 

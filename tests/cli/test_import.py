@@ -156,7 +156,9 @@ def test_channels_that_nobody_is_known_to_read_are_told_of(cli: Cli, tmp_path: P
     rows.append({"event": "membership", "workspace": "w", "channel": "members", "user": "U1"})
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     notes = cli("import", "jsonl", tmp_path / "rows.jsonl", "--memory", tmp_path / "m", "--json").json["notes"]
-    assert [note.partition(" are not")[0] for note in notes] == ["1 channels (closed)"]
+    assert [note.partition(";")[0] for note in notes] == [
+        "channels not known here as public or to have members: 1 (closed)"
+    ]
 
 
 def test_a_folder_of_graph_pages_is_not_taken_for_a_slack_export(cli: Cli, tmp_path: Path) -> None:

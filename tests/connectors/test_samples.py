@@ -75,3 +75,8 @@ def test_every_event_of_a_fault_is_valid(number: str, tmp_path: Path) -> None:
     fault = named(number)
     events, report = read(fault["format"], written(fault, tmp_path), Given(channel=fault.get("channel", "")))
     assert events or report.ignored
+
+
+def test_every_other_name_of_a_format_is_that_of_a_format() -> None:
+    assert set(ALIASES.values()) <= CONNECTORS.keys()
+    assert not ALIASES.keys() & CONNECTORS.keys()
