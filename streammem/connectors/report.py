@@ -165,8 +165,8 @@ class Report:
         if closed := sorted(channel for _, channel in self._spoken - self._readable):
             shown = ", ".join(closed[:3]) + (", …" if len(closed) > 3 else "")
             self.notes.append(
-                f"channels not known here as public or to have members: {len(closed)} ({shown}); until some source says "
-                "so, their messages are found with --all only"
+                f"channels not known here as public or to have members: {len(closed)} ({shown}); until some source "
+                "says so, their messages are found with --all only"
             )
 
     def take_refusals(self) -> list[Refusal]:
