@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 import msgspec
@@ -72,6 +72,9 @@ class Directory:
                 formers.extend([fact] if fact.entity == "channel" else [])
         self._apply(changes)
         self._persons = _united(same)
+        self._ids: dict[str, tuple[str, ...]] = {}
+        for one, person in sorted(self._persons.items()):
+            self._ids[person] = (*self._ids.get(person, ()), one)
         self._in_use = _followed(formers)
         self._formers: defaultdict[str, list[str]] = defaultdict(list)
         for former, used in sorted(self._in_use.items()):
@@ -115,8 +118,7 @@ class Directory:
         """All ids of a person."""
         if user not in self._persons:  # nearly everybody
             return (user,)
-        one = self.person(user)
-        return tuple(sorted({one, *(other for other, person in self._persons.items() if person == one)}))
+        return self._ids[self.person(user)]
 
     def in_use(self, channel: str) -> str:
         """The id that a channel has now."""
@@ -153,7 +155,8 @@ class Directory:
         """Whether `asker` may read the channel now (design §5, Audience). Fail closed."""
         if self.is_public(channel) and not self.is_guest(asker):
             return True
-        return asker is not None and channel in self._channels_of(asker)
+        used = self.in_use(channel)
+        return asker is not None and any(used in self._members.get(user, ()) for user in self.ids_of(asker))
 
     def private_channels_of(self, asker: str | None) -> frozenset[str]:
         """The channels that `asker` reads by membership, not because everybody may."""
@@ -174,15 +177,15 @@ class Directory:
 
     def user_name(self, user: str) -> str:
         """What people call the user; the id for a stub."""
-        ids = (user, *self.ids_of(user)) if user in self._persons else (user,)
-        names = (known.name for one in ids if (known := self.users.get(one)) and known.name)
-        return next(names, user)
+        return next((known.name for known in self._known(user) if known.name), user)
 
     def user_title(self, user: str) -> str:
         """Title or role of the user, empty when the directory has none."""
-        ids = (user, *self.ids_of(user)) if user in self._persons else (user,)
-        titles = (known.title or known.role or "" for one in ids if (known := self.users.get(one)))
-        return next(filter(None, titles), "")
+        return next(filter(None, (known.title or known.role or "" for known in self._known(user))), "")
+
+    def _known(self, user: str) -> Iterator[UserEvent]:
+        """What is known of a person, under the id asked for first."""
+        return (self.users[one] for one in (user, *self.ids_of(user)) if one in self.users)
 
     def channel_name(self, channel: str) -> str:
         """What people call the channel, a direct one without a name by who is in it; the id when nobody said."""

@@ -66,6 +66,11 @@ def audience_of(channel: str, *, public: bool) -> str:
     return "public" if public else channel
 
 
+def audience_of_summary(summary: Summary, is_public: Callable[[str], bool]) -> str:
+    """Who may read a summary: it is made from public channels, or from the one private channel it names."""
+    return audience_of(summary.channels[0], public=all(map(is_public, summary.channels)))
+
+
 def read_by_everyone(sequence: Sequence) -> bool:
     """Whether a sequence pools channels, so that only leaves of public channels may be summarised in it."""
     return sequence.view == "artifact"

@@ -258,11 +258,8 @@ async def shown_summaries(nodes: Many[NodeId], visible: Visible, desk: Desk) -> 
         s.node: s
         for s in stored
         if summaries.shows(s, visible.channels, visible.moment)
-        and (visible.audiences is None or _audience(s, desk.directory) in visible.audiences)
+        and (
+            visible.audiences is None or summaries.audience_of_summary(s, desk.directory.is_public) in visible.audiences
+        )
         and not summaries.hidden(s, redactions[s.node.sequence])
     }
-
-
-def _audience(summary: Summary, directory: Directory) -> str:
-    shared = all(directory.is_public(c) for c in summary.channels)
-    return summaries.audience_of(summary.channels[0], public=shared)

@@ -115,9 +115,8 @@ async def _write(drafts: Many[_Draft], bench: Bench, directories: dict[str, Dire
     empty = [n for d in drafts for n in d.empty]
     points = []
     for summary in (*written, *(s for d in drafts for s in d.current)):
-        workspace = summary.node.sequence.workspace
-        shared = all(directories[workspace].is_public(c) for c in summary.channels)
-        points.append(NodePoint(summary, summaries.audience_of(summary.channels[0], public=shared)))
+        directory = directories[summary.node.sequence.workspace]
+        points.append(NodePoint(summary, summaries.audience_of_summary(summary, directory.is_public)))
     await bench.index.drop_nodes(empty)
     await bench.index.keep_nodes(points)
     await bench.store.drop(empty)
