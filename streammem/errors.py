@@ -2,6 +2,8 @@
 
     StreammemError
     ├── TransientError       retry in place with backoff, no commit
+    │   ├── ModelBusyError       a language model's server is away, busy or at its limit; may say when to come again
+    │   └── PausedError          no call of a language model may be made now: a person or the budget says so
     ├── RejectedError        the record cannot be used: dead-letter it with `reason`, then commit
     ├── QueryError           the question cannot be answered as asked: returned in the answer
     └── SettingsError        wrong or missing set-up: exit at start, naming the field or file
@@ -23,6 +25,27 @@ class StreammemError(Exception):
 
 class TransientError(StreammemError):
     """A server is away or busy; the same call may succeed later."""
+
+
+class ModelBusyError(TransientError):
+    """A language model's server cannot answer now.
+
+    `after`: seconds to wait, if it said so (Retry-After). `charged`: it may have worked for the call all the same, as
+    when the connection was cut or the time ran out.
+    """
+
+    def __init__(self, message: str, after: float | None = None, *, charged: bool = False) -> None:
+        super().__init__(message)
+        self.after = after
+        self.charged = charged
+
+
+class PausedError(TransientError):
+    """No call of a language model may be made for `wait` seconds: a person paused them or the day's budget is spent."""
+
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 class RejectedError(StreammemError):

@@ -15,24 +15,31 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from streammem import settings as configuration
 from streammem.client import SCHEME, Questions
 from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError, SettingsError
-from streammem.flows import forgetting
+from streammem.flows import forgetting, wording
 from streammem.flows.asking import Counter
+from streammem.flows.backfill import Backfill
 from streammem.flows.forgetting import Forgotten, Traces
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import Ingested, ingest
+from streammem.flows.outlook import Outlook, nobody, outlook
+from streammem.flows.sheet import Pen, Tell, Worded
 from streammem.flows.stats import Stats, stats
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
+from streammem.flows.telling import Teller
 from streammem.flows.verify import Verified, replay, verify
-from streammem.ports import Embedder, Vectors
+from streammem.ports import CHANGED, TOUCHED, WORDS, Embedder, LanguageModel, Vectors
 from streammem.records import Answer, Event, Position, Query
 from streammem.wiring import embedded
+from streammem.wiring.language import Writer, language_model, writer_of
 
 if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
@@ -112,12 +119,71 @@ class Memory(Questions):
         async with self._writing:
             await self._structure(progress)
             await self._index(progress)
-            bench = Bench(
-                self._parts.structure, self._parts.index, self._parts.settings.forest.k, self._parts.settings.summary
-            )
+            settings = self._parts.settings
+            worded = settings.openai.model is not None
+            bench = Bench(self._parts.structure, self._parts.index, settings.forest.k, settings.summary, worded=worded)
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
             self._behind = False
             return done
+
+    # -------------------------------------------------------------------------------------------------- wording
+
+    async def word(
+        self, told: Callable[[Worded], None] | None = None, trouble: Callable[[str], None] | None = None
+    ) -> Worded:
+        """Let the language model of the settings word all node summaries that are due; return when none is.
+
+        It may run beside appends and questions, which never wait for it, and be stopped at any time: what was paid for
+        is kept. `told` hears of what is done, `trouble` why calls are kept back ("" when they go again). Raises
+        PausedError when somebody or the budget says so, ModelBusyError when the server stays away, SettingsError when
+        no model is set or the server refuses it.
+        """
+        async with self._writing_words(trouble) as (pen, _):
+            return await wording.word(msgspec.structs.replace(pen, told=told))
+
+    async def word_in_jobs(
+        self, told: Callable[[Worded], None] | None = None, waiting: Callable[[int], None] | None = None
+    ) -> Worded:
+        """The same by jobs of the Batch API: cheaper, within a day. `waiting` hears how much is with the server.
+
+        Stopped, it goes on where it was: jobs are remembered, and nothing is handed in twice.
+        """
+        async with self._writing_words(None) as (pen, model):
+            ledger, terms = self._parts.ledger, writer_of(self._parts.settings).terms
+            return await Backfill(msgspec.structs.replace(pen, told=told), model, ledger, terms, told=waiting).run()
+
+    @asynccontextmanager
+    async def _writing_words(self, trouble: Callable[[str], None] | None) -> AsyncIterator[tuple[Pen, LanguageModel]]:
+        if self._behind:
+            await self.settle()
+        parts, writer = self._parts, writer_of(self._parts.settings)
+        model = language_model(parts.settings)
+        try:
+            await wording.begin(parts.structure, parts.ledger, writer.name)
+            teller = Teller(model, parts.ledger, parts.structure, writer.terms, trouble=trouble)
+            yield self._pen(writer, teller), model
+        finally:
+            await model.close()
+
+    def _pen(self, writer: Writer, tell: Tell) -> Pen:
+        settings = self._parts.settings
+        return Pen(self._parts.structure, tell, writer.name, settings.forest.k, settings.wording)
+
+    async def outlook(self, progress: Callable[[int], None] | None = None, *, batch: bool = False) -> Outlook:
+        """How wording stands by view and level, what it has taken, and what finishing it (by jobs) would take."""
+        if self._behind:
+            await self.settle()
+        writer = writer_of(self._parts.settings)
+        return await outlook(self._pen(writer, nobody), self._parts.ledger, writer.terms, progress, batch=batch)
+
+    async def to_word(self) -> int:
+        """Sequences that wait for the language model to look at them: told at once, unlike the outlook."""
+        counts = await self._parts.structure.counts()
+        return sum(counts[queue] for queue in (CHANGED, TOUCHED, WORDS))
+
+    async def retry(self) -> int:
+        """Let the model try again where it failed, the next time; how many nodes that are."""
+        return await wording.retry(self._parts.structure)
 
     async def _structure(self, progress: Progress | None) -> None:
         after = await self._parts.structure.applied(STRUCTURED)
@@ -155,6 +221,7 @@ class Memory(Questions):
                 parts.rules,
                 forest=parts.settings.forest,
                 numbers=parts.settings.retrieval,
+                worded=parts.settings.openai.model is not None,
             )
         return self._counter
 

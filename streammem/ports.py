@@ -17,24 +17,44 @@ import numpy.typing as npt
 from streammem.records import (
     Answering,
     Beat,
+    Claim,
     DirectoryEvent,
     Due,
     Entry,
     Event,
+    Job,
     Leaf,
+    Limits,
     LogEntry,
     Naming,
     NodeId,
+    Paid,
     Position,
+    Prompt,
     ReactionEvent,
     Redaction,
+    Reply,
     Sequence,
+    Spent,
     Summary,
+    Taken,
     Version,
+    Wording,
 )
 
 Vectors = npt.NDArray[np.float32]
 Fact = DirectoryEvent | ReactionEvent
+
+SUMMARIES = "due"
+"""The queue of sequences whose summaries need a look. What a language model is to word waits in queues of its own."""
+CHANGED, TOUCHED, WORDS, OPEN = "changed", "touched", "words", "open"
+"""Sequences with nodes whose wording an edit or deletion took away; that a query met; that may lack some; whose last
+nodes still grow, to be looked at later."""
+UPPER, RENEWALS = "upper", "renewals"
+"""The skeletons above actors' sequences, worded after them; sequences that are only grouped otherwise (design §3)."""
+WORDING = (CHANGED, TOUCHED, WORDS, OPEN, UPPER, RENEWALS)
+"""The queues of nodes to be worded, most urgent first."""
+QUEUES = (SUMMARIES, *WORDING)
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -113,8 +133,13 @@ class StructureStore(Protocol):
     async def learn(self, facts: Many[Fact]) -> list[Fact]:
         """Keep the greatest fact of each register (core.registers.fact_order). Return those that now stand anew."""
 
-    async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
-        """Mark sequences due from the given leaf on: generation + 1, earliest = the least leaf of all open marks."""
+    async def mark_due(
+        self, marks: Many[tuple[Sequence, Leaf]], queue: str = SUMMARIES, until: float | None = None
+    ) -> None:
+        """Mark sequences due from the given leaf on: generation + 1, earliest = the least leaf of all open marks.
+
+        With `until` (seconds) they rest until then, whoever held them or however long they were to rest before.
+        """
 
     async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         """Hide summaries over these leaves until they are renewed: the sequence's serial + 1 for each."""
@@ -146,7 +171,7 @@ class StructureStore(Protocol):
         """
 
     async def uncache(self, uids: Many[str]) -> None:
-        """Drop the cached texts that name one of these messages."""
+        """Drop the cached texts that name one of these messages (Paid.sources), and those that name such a text."""
 
     async def sweep(self) -> None:
         """Forget the names of trees that have no leaf left: their redactions. For when nothing is due any more."""
@@ -186,19 +211,19 @@ class StructureStore(Protocol):
         """The reactions that stand (present or not) on a message, sorted."""
 
     # ---- summarising
-    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
-        """Up to `limit` due sequences that nobody holds at `now` (seconds, any clock that all callers share).
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0, queue: str = SUMMARIES) -> list[Due]:
+        """Up to `limit` due sequences of a queue that nobody holds at `now` (in seconds, by a clock that all share).
 
         Oldest mark first. With a `lease` they are held for that many seconds: nobody else is given them until then.
         """
 
-    async def hold(self, due: Many[Due], until: float) -> None:
+    async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         """Let these due sequences, if their generation is still the one given, rest until then.
 
         A newer mark is held by nobody any more.
         """
 
-    async def settle(self, due: Many[Due]) -> list[Due]:
+    async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:
         """Clear marks whose generation is still the one given; return those that somebody else had cleared before.
 
         A newer mark stays and is held by nobody any more.
@@ -214,13 +239,27 @@ class StructureStore(Protocol):
         """Store summaries, replacing those of the same nodes."""
 
     async def drop(self, nodes: Many[NodeId]) -> None:
-        """Forget the summaries of these nodes."""
+        """Forget the summaries of these nodes, and their wordings."""
 
-    async def cached(self, keys: Many[str]) -> list[str | None]:
-        """Texts paid for before, by cache key (made_from, prompt, model)."""
+    # ---- wordings: what a language model wrote for nodes
+    async def wordings(self, nodes: Many[NodeId]) -> list[Wording | None]:
+        """The wording of each node."""
 
-    async def cache(self, texts: Mapping[str, str]) -> None:
-        """Keep texts by cache key for ever, across rebuilds."""
+    async def word(self, wordings: Many[Wording]) -> list[bool]:
+        """Keep wordings, each in the place of the node's earlier one, if nothing changed since it was read; which were.
+
+        That is: its node has a summary, and its sequence's newest redaction is the wording's `serial` (0: none). Test
+        and write are one step: a text that was begun before a deletion is not written after it (design §3).
+        """
+
+    async def unword(self, nodes: Many[NodeId]) -> None:
+        """Forget the wordings of these nodes."""
+
+    async def cached(self, keys: Many[str]) -> list[Paid | None]:
+        """Texts paid for before, by cache key (Wording.key)."""
+
+    async def cache(self, texts: Mapping[str, Paid]) -> None:
+        """Keep texts by cache key for ever, across rebuilds. They are durable when this returns."""
 
     # ---- offsets and the whole
     async def applied(self, name: str) -> Position:
@@ -235,11 +274,17 @@ class StructureStore(Protocol):
         For checksums and searches.
         """
 
-    def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
-        """Every stored summary ("summary") and cached text ("cached"), in any order: for searches."""
+    def generated(self) -> AsyncIterator[tuple[str, Summary | Wording | Paid]]:
+        """Every stored summary (under ""), wording (under its key) and cached text (under its key), in any order.
+
+        For searches.
+        """
 
     async def counts(self) -> dict[str, int]:
-        """Numbers for `stats`: messages, versions, leaves, sequences by view, answers, facts, due, summaries…"""
+        """Numbers for `stats`: messages, versions, leaves, sequences by view, answers, facts, summaries, wordings…
+
+        Also how many sequences are in each queue, by its name.
+        """
 
     async def clear(self) -> None:
         """Forget everything except the cache and the erasure marks: before a rebuild."""
@@ -388,6 +433,98 @@ class Embedder(Protocol):
 
     def count_tokens(self, texts: Many[str]) -> list[int]:
         """How many tokens each text has, uncut."""
+
+
+class LanguageModel(Protocol):
+    """A language model behind a server.
+
+    Raises ModelBusyError when it cannot answer now, RejectedError when it will not answer this prompt ("refused",
+    "too-long"), SettingsError when the settings are wrong (the key, the model's name).
+    """
+
+    @property
+    def name(self) -> str:
+        """The model's name as the server knows it."""
+
+    async def say(self, prompt: Prompt) -> Reply:
+        """The model's reply: the JSON that the prompt asks for, unchecked."""
+
+    async def submit(self, name: str, prompts: Mapping[str, Prompt]) -> str:
+        """Hand in prompts, by a key of up to 64 characters, to be answered within a day; the id of the job."""
+
+    async def handed_in(self, name: str) -> str | None:
+        """The id of the job that was handed in under this name."""
+
+    async def ended(self, job: str) -> bool:
+        """Whether nothing more will come of a job: done, failed, expired or cancelled."""
+
+    async def replies(self, job: str) -> dict[str, Reply | str]:
+        """What came of a job's prompts: replies, or one line each that says what went wrong. Some may be missing."""
+
+    async def discard(self, job: str) -> None:
+        """Let the server forget what was handed in with an ended job and what came of it, as far as it can."""
+
+    async def close(self) -> None:
+        """Release the connections."""
+
+
+class Ledger(Protocol):
+    """What model calls may take and have taken, and who is at what: shared by all processes of one memory.
+
+    Its clock is its own: every process reads the same. Writes are durable when they return.
+    """
+
+    async def claim(self, claims: Many[Claim], holder: str, seconds: float) -> set[str]:
+        """Hold texts while they are written: the keys that are `holder`'s now, for so long. Others' are left out."""
+
+    async def release(self, keys: Many[str], holder: str) -> None:
+        """Give back what `holder` holds of these."""
+
+    async def claimed(self) -> list[Claim]:
+        """The texts that are being written now, sorted by key."""
+
+    async def take(self, limits: Limits, tokens: int, money: int) -> Taken:
+        """Take a call out of the limits and the day's budget, all or nothing.
+
+        `tokens` and `money` are the most that it may need.
+        """
+
+    async def settle(self, tokens: int, money: int, spent: Many[Spent], *, call: bool = True) -> None:
+        """Put what a call really took (`spent`, by view and level, without `day`) in the place of what was taken.
+
+        Its tokens stay in the window of the limits as they were taken. `call` is false where nothing was asked after
+        all.
+        """
+
+    async def rest(self, seconds: float) -> None:
+        """Grant no call for so long: the server said so. The later of several ends stands."""
+
+    async def pause(self, said: str) -> None:
+        """Grant no call until `resume`. What was said is told to whoever asks."""
+
+    async def resume(self) -> None:
+        """Grant calls again, also while the server wanted rest."""
+
+    async def standing(self, limits: Limits) -> Taken:
+        """What `take` would say now to a call that takes one token and no money."""
+
+    async def spent(self, days: int = 1) -> list[Spent]:
+        """What was spent on the last so many days, today included, sorted by day, view and level."""
+
+    async def used(self) -> tuple[int, int]:
+        """Tokens and money taken out of today's budget, with what calls in the making may still need."""
+
+    async def writer(self, name: str) -> str:
+        """Note who writes from now on; who was noted before ("" at first)."""
+
+    async def keep_job(self, job: Job) -> None:
+        """Remember a job, or what is new about it."""
+
+    async def drop_job(self, name: str) -> None:
+        """Forget a job that is done with."""
+
+    async def jobs(self) -> list[Job]:
+        """The jobs that are not done with, oldest first."""
 
 
 Connector = Iterable[Event]

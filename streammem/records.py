@@ -10,7 +10,7 @@ Times are integer microseconds UTC everywhere except in events, which carry RFC 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -421,6 +421,10 @@ class Redaction(msgspec.Struct, gc=False, frozen=True, array_like=True):
     serial: int
 
 
+EXTRACTIVE = "extractive"
+"""Who chose a summary's words when no language model wrote them."""
+
+
 class Summary(msgspec.Struct, gc=False, frozen=True, array_like=True):
     """What is stored for a node. Generated text: navigation, never evidence.
 
@@ -442,7 +446,131 @@ class Summary(msgspec.Struct, gc=False, frozen=True, array_like=True):
     is_root: bool
     vector: bytes
     picks: tuple[str, ...] = ()
-    summarizer: str = "extractive"
+    summarizer: str = EXTRACTIVE
+
+
+class Wording(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """What a language model wrote for a node: shown instead of the extractive text. Navigation, never evidence.
+
+    It stands beside the summary, which it never changes. `key` is its key in the cache of paid texts: `made_from`, view
+    and `writer` (model and version of the prompt). `made_from` is the digest of what was read: at level 1 the summary's
+    own, above it of the children's texts (core.wording). `first`, `last`, `count`, `channels`, `latest` and `serial`
+    say of the leaves that were read what a Summary's say. `fault` tells why there is no text: the extractive one stays
+    until somebody retries. `tokens` were paid for it, 0 if it came from the cache.
+    """
+
+    node: NodeId
+    key: str
+    text: str
+    first: Leaf
+    last: Leaf
+    count: int
+    made_from: str
+    channels: tuple[str, ...]
+    latest: int
+    serial: int
+    writer: str
+    fault: str = ""
+    tokens: int = 0
+
+
+class Paid(msgspec.Struct, frozen=True):
+    """A text in the cache, by Wording.key, as JSON.
+
+    `sources` are what it was made from: the uids of the messages that were read, and the keys of the paid texts that
+    were read. Whatever is made from an erased message is found through them (design §4).
+    """
+
+    text: str
+    sources: tuple[str, ...]
+
+
+# ---------------------------------------------------------------------------------------------- language models
+
+
+class Prompt(msgspec.Struct, frozen=True):
+    """What a language model is asked: instructions, data (chat text, fenced), the JSON Schema of its reply.
+
+    `room` is the most tokens that the reply may have.
+    """
+
+    instructions: str
+    data: str
+    schema: dict[str, Any]
+    room: int
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a language model answered, and what that took. Where the server does not say, tokens are 0."""
+
+    text: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What all processes together may ask of a model server. None: no limit.
+
+    `requests` and `tokens` in any `window` seconds; `day_tokens` and `day_money` on one day (UTC). Money in billionths.
+    """
+
+    requests: int | None = None
+    tokens: int | None = None
+    window: float = 60.0
+    day_tokens: int | None = None
+    day_money: int | None = None
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Whether a call may be made. If not, `why` ("limit", "rest", "budget", "paused").
+
+    `wait`: after how many seconds to ask again. `said` is what a person said when pausing.
+    """
+
+    granted: bool
+    why: str = ""
+    wait: float = 0.0
+    said: str = ""
+
+
+class Spent(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls took, for the nodes of one view and level on one day (UTC, 2026-11-30). Money in billionths.
+
+    `calls` that were made, `failed` among them; `nodes` that were worded by them.
+    """
+
+    day: str = ""
+    view: str
+    level: int
+    calls: int = 0
+    failed: int = 0
+    nodes: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    money: int = 0
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A text that is being written: its key in the cache, and of which view and level it is."""
+
+    key: str
+    view: str
+    level: int
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of prompts that a model server works off in its own time.
+
+    `name` is ours and known before `id`, the server's. `tokens` and `money` were taken for it. `claims` are the texts
+    it is to write.
+    """
+
+    name: str
+    claims: tuple[Claim, ...]
+    tokens: int
+    money: int
+    at: float
+    id: str = ""
 
 
 # ----------------------------------------------------------------------------------------------- the query
@@ -517,7 +645,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A summary shown as navigation."""
+    """A summary shown as navigation. `by` names the language model that wrote it; without one it quotes messages."""
 
     view: str
     tree: str
@@ -526,6 +654,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str
     first: int
     last: int
+    by: str = ""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

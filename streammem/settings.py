@@ -5,13 +5,16 @@ Variables are STREAMMEM_<GROUP>__<FIELD>, e.g. STREAMMEM_FOREST__K=8.
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsError as Unreadable
 
-from streammem.core.numbers import Forest, Retrieval, Summarizing
+from streammem.core.numbers import Forest, Retrieval, Summarizing, Wording
 from streammem.errors import SettingsError
 
 
@@ -142,6 +145,69 @@ class ReceiveSettings(BaseModel):
         }
 
 
+class OpenAISettings(BaseModel):
+    """The language model that words node summaries, behind any OpenAI-compatible server. Without a model: none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str | None = Field(None, min_length=1, description="The model as the server names it.")
+    base_url: str | None = Field(
+        None, pattern=r"^https?://", description="The server, e.g. http://127.0.0.1:8000/v1; default: OpenAI's."
+    )
+    key: SecretStr | None = Field(None, description="The API key; servers of your own may need none.")
+    timeout: float = Field(60.0, gt=0, description="Seconds until a call that gives no answer is tried again.")
+    headers: dict[str, SecretStr] = Field({}, description="Headers of every request, as JSON; never logged.")
+    structured: Literal["auto", "schema", "json", "none"] = Field(
+        "auto",
+        description="How JSON is asked for: by its schema, as JSON, or in words only. auto: what the server takes.",
+    )
+    temperature: float | None = Field(
+        0.0, ge=0, le=2, description="How freely it words; none: not sent, for models that refuse it."
+    )
+
+    @field_validator("model", "base_url", "key", mode="before")
+    @classmethod
+    def _not_blank(cls, said: Any) -> Any:
+        return None if said == "" else said
+
+    @field_validator("temperature", mode="before")
+    @classmethod
+    def _unsent(cls, said: Any) -> Any:
+        return _nothing(said)
+
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Price = tuple[Amount, Amount]
+
+
+class BudgetSettings(BaseModel):
+    """What the language model may cost. Shared by all processes of a memory; a day is one in UTC."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    tokens: int | None = Field(1_000_000, ge=1, description="Tokens a day, in and out together; none: no limit.")
+    money: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="Money a day, in the currency of the prices; none: no limit."
+    )
+    prices: dict[str, Price] = Field(
+        {}, description='By model, for a million tokens in and out, as JSON: {"gpt-x": [0.15, 0.6]}.'
+    )
+    currency: str = Field("USD", max_length=8, description="Of the prices; only shown.")
+    batch: float = Field(0.5, ge=0, le=1, description="What a token costs in a job of the Batch API, as a share.")
+    requests_per_minute: int | None = Field(None, ge=1, description="Calls in any 60 seconds.")
+    tokens_per_minute: int | None = Field(None, ge=1, description="Tokens in any 60 seconds.")
+
+    @field_validator("tokens", "money", "requests_per_minute", "tokens_per_minute", mode="before")
+    @classmethod
+    def _unlimited(cls, said: Any) -> Any:
+        return _nothing(said)
+
+
+def _nothing(said: Any) -> Any:
+    """A variable that says none. One that is empty does not say it: no limit must be meant."""
+    return None if isinstance(said, str) and said.strip().lower() == "none" else said
+
+
 class Settings(BaseSettings):
     """All settings of one process."""
 
@@ -150,6 +216,9 @@ class Settings(BaseSettings):
     forest: Forest = Forest()
     retrieval: Retrieval = Retrieval()
     summary: Summarizing = Summarizing()
+    wording: Wording = Wording()
+    openai: OpenAISettings = OpenAISettings()
+    budget: BudgetSettings = BudgetSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()
     kafka: KafkaSettings = KafkaSettings()
     redis: RedisSettings = RedisSettings()
@@ -169,5 +238,35 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         first = error.errors()[0]
-        name = "STREAMMEM_" + "__".join(str(part) for part in first["loc"]).upper()
-        raise SettingsError(f"{name} is wrong: {first['msg']}") from None
+        place = [str(part) for part in first["loc"]]
+        inside = f" ({'.'.join(place[2:])})" if place[2:] else ""  # what is below is JSON
+        raise SettingsError(f"{_variable(*place[:2])} is wrong{inside}: {first['msg']}") from None
+    except Unreadable:
+        raise SettingsError(f"{_malformed()} is wrong: it must be JSON, in which names stand in quotes") from None
+
+
+def _variable(*names: str) -> str:
+    return "STREAMMEM_" + "__".join(names).upper()
+
+
+def _malformed() -> str:
+    """The first variable that has to hold JSON and does not."""
+    return next((name for name in sorted(os.environ) if _holds_json(name.upper()) and not _is_json(name)), "a setting")
+
+
+def _holds_json(name: str) -> bool:
+    """Whether a variable names a whole group, or a field with names and values."""
+    for group, field in Settings.model_fields.items():
+        fields = getattr(field.annotation, "model_fields", {})
+        deep = [own for own, inner in fields.items() if get_origin(inner.annotation) is dict]
+        if name in (_variable(group), *(_variable(group, own) for own in deep)):
+            return True
+    return False
+
+
+def _is_json(name: str) -> bool:
+    try:
+        json.loads(os.environ[name])
+    except ValueError:
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, MutableMapping
 from collections.abc import Sequence as Many
 from itertools import islice, takewhile
@@ -12,10 +12,10 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 from sortedcontainers import SortedDict, SortedList
 
-from streammem.backends.erasing import message_of, quoting, without_user
+from streammem.backends.erasing import message_of, paid, quoting, searched, without_user, written
 from streammem.core.events import content_hash, encode
 from streammem.core.registers import fact_key, fact_order, order
-from streammem.ports import Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
+from streammem.ports import QUEUES, SUMMARIES, Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
 from streammem.records import (
     Answering,
     DirectoryEvent,
@@ -25,12 +25,14 @@ from streammem.records import (
     Leaf,
     LogEntry,
     NodeId,
+    Paid,
     Position,
     ReactionEvent,
     Redaction,
     Sequence,
     Summary,
     Version,
+    Wording,
 )
 
 Name = TypeVar("Name", Sequence, str)
@@ -156,6 +158,11 @@ def _least(marks: Many[tuple[Sequence, Leaf]]) -> dict[Sequence, Leaf]:
     return least
 
 
+def _row(queue: str, sequence: Sequence) -> tuple[str, tuple[object, ...]]:
+    """Table and key of a mark. The first queue has a table of its own, from before there were others."""
+    return ("due", (sequence,)) if queue == SUMMARIES else ("queued", (sequence, queue))
+
+
 class Shelf(Protocol[Key, Value]):
     """What the store asks of a part that may live elsewhere: less than a dictionary has."""
 
@@ -165,6 +172,7 @@ class Shelf(Protocol[Key, Value]):
     def __delitem__(self, key: Key, /) -> None: ...
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Key]: ...
+    def items(self) -> Iterable[tuple[Key, Value]]: ...
 
 
 class MemoryStructure(StructureStore):
@@ -172,12 +180,13 @@ class MemoryStructure(StructureStore):
 
     Versions are kept packed: a third of the memory of records, and a microsecond to read. A backend that makes this
     one durable overrides `_save` and `_remove`, which see every change as a row, and may put its own mappings in the
-    place of `_summaries` and `_texts`, the two parts that need not be in memory.
+    place of `_summaries`, `_wordings` and `_texts`, the parts that need not be in memory.
     """
 
     def __init__(self) -> None:
-        self._texts: Shelf[str, str] = {}
+        self._texts: Shelf[str, str] = {}  # of Paid, as JSON
         self._summaries: Shelf[NodeId, Summary] = {}
+        self._wordings: Shelf[NodeId, Wording] = {}
         self._marks: set[str] = set()  # of erasure
         self._numbers: dict[str, int] = {}
         self._forget()
@@ -188,8 +197,10 @@ class MemoryStructure(StructureStore):
         self._placed: dict[str, list[Run[Sequence]]] = {}
         self._answers: dict[str, Run[str]] = {}
         self._facts: dict[tuple[str, ...], dict[tuple[str, ...], Fact]] = {}
-        self._due: dict[Sequence, tuple[int, Due]] = {}  # since when, what; oldest first
-        self._held: dict[Sequence, float] = {}  # until when; gone with the process, as its holder is
+        # By queue. Since when, what; oldest first:
+        self._due: defaultdict[str, dict[Sequence, tuple[int, Due]]] = defaultdict(dict)
+        # Until when; gone with the process, as its holder is:
+        self._held: defaultdict[str, dict[Sequence, float]] = defaultdict(dict)
         self._redactions: dict[Sequence, dict[Leaf, int]] = {}  # leaf to serial; newest last
         self._workspaces: set[str] = set()  # of leaves and facts
 
@@ -258,21 +269,30 @@ class MemoryStructure(StructureStore):
         self._workspaces.add(fact.workspace)
         self._save("fact", (_pack(key),), fact)
 
-    async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+    async def mark_due(
+        self, marks: Many[tuple[Sequence, Leaf]], queue: str = SUMMARIES, until: float | None = None
+    ) -> None:
+        waiting = self._due[queue]
         for sequence, leaf in _least(marks).items():
             generation = self._tick()
-            since, mark = self._due.get(sequence) or (generation, Due(sequence, generation, leaf))
+            since, mark = waiting.get(sequence) or (generation, Due(sequence, generation, leaf))
             earliest = min(mark.earliest, leaf)
-            self._due[sequence] = since, Due(sequence, generation, earliest)
-            self._save("due", (sequence,), since, generation, earliest.ts, earliest.uid)
+            waiting[sequence] = since, Due(sequence, generation, earliest)
+            self._save(*_row(queue, sequence), since, generation, earliest.ts, earliest.uid)
+            if until is not None:
+                self._held[queue][sequence] = until
 
     async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         for sequence, leaf in marks:
             serials = self._redactions.setdefault(sequence, {})
-            serial = next(reversed(serials.values()), 0) + 1
+            serial = self._newest(sequence) + 1
             serials.pop(leaf, None)
             serials[leaf] = serial
             self._save("redaction", (sequence, leaf.ts, leaf.uid), serial)
+
+    def _newest(self, sequence: Sequence) -> int:
+        """The serial of the newest redaction in a sequence."""
+        return next(reversed(self._redactions.get(sequence, {}).values()), 0)
 
     # ---- erasure
     async def forbid(self, marks: Many[str]) -> None:
@@ -345,15 +365,24 @@ class MemoryStructure(StructureStore):
         self._leave([workspace])
 
     async def uncache(self, uids: Many[str]) -> None:
-        quotes = quoting(uids)
-        for key in list(self._texts):
-            if quotes(self._texts.get(key) or ""):
-                del self._texts[key]
+        """What was made from others goes before them: by them it is found again if this is cut short."""
+        for key in reversed(self._made_from(uids)):
+            del self._texts[key]
+
+    def _made_from(self, names: Many[str]) -> list[str]:
+        """The keys of the texts that name one of these, then of those that name one of those, and so on."""
+        found: dict[str, None] = {}
+        while names:
+            quotes = quoting(names)
+            names = [key for key, text in self._texts.items() if key not in found and quotes(text)]
+            found.update(dict.fromkeys(names))
+        return list(found)
 
     async def sweep(self) -> None:
         standing = {(s.workspace, s.view, s.tree) for s in self._runs}
+        due = self._due[SUMMARIES]
         for sequence in list(self._redactions):
-            if (sequence.workspace, sequence.view, sequence.tree) not in standing and sequence not in self._due:
+            if (sequence.workspace, sequence.view, sequence.tree) not in standing and sequence not in due:
                 for leaf in self._redactions.pop(sequence):
                     self._remove("redaction", (sequence, leaf.ts, leaf.uid))
 
@@ -408,31 +437,32 @@ class MemoryStructure(StructureStore):
         return [standing[key] for key in sorted(standing)]  # type: ignore[misc]
 
     # ---- summarising
-    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
-        free = (mark for _, mark in self._due.values() if self._held.get(mark.sequence, now) <= now)
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0, queue: str = SUMMARIES) -> list[Due]:
+        held = self._held[queue]
+        free = (mark for _, mark in self._due[queue].values() if held.get(mark.sequence, now) <= now)
         taken = list(islice(free, max(limit, 0)))
         if lease:
-            self._held.update((mark.sequence, now + lease) for mark in taken)
+            held.update((mark.sequence, now + lease) for mark in taken)
         return taken
 
-    async def hold(self, due: Many[Due], until: float) -> None:
-        for held in due:
-            _, mark = self._due.get(held.sequence, (0, None))
-            if mark is not None and mark.generation == held.generation:
-                self._held[held.sequence] = until
+    async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
+        for given in due:
+            _, mark = self._due[queue].get(given.sequence, (0, None))
+            if mark is not None and mark.generation == given.generation:
+                self._held[queue][given.sequence] = until
             else:
-                self._held.pop(held.sequence, None)
+                self._held[queue].pop(given.sequence, None)
 
-    async def settle(self, due: Many[Due]) -> list[Due]:
+    async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:
         gone: list[Due] = []
         for settled in due:
-            self._held.pop(settled.sequence, None)
-            _, mark = self._due.get(settled.sequence, (0, None))
+            self._held[queue].pop(settled.sequence, None)
+            _, mark = self._due[queue].get(settled.sequence, (0, None))
             if mark is None:
                 gone.append(settled)
             elif mark.generation == settled.generation:
-                del self._due[settled.sequence]
-                self._remove("due", (settled.sequence,))
+                del self._due[queue][settled.sequence]
+                self._remove(*_row(queue, settled.sequence))
         return gone
 
     async def redactions(self, sequences: Many[Sequence]) -> list[tuple[Redaction, ...]]:
@@ -450,13 +480,33 @@ class MemoryStructure(StructureStore):
         for node in nodes:
             if self._summaries.get(node) is not None:
                 del self._summaries[node]
+        await self.unword(nodes)
 
-    async def cached(self, keys: Many[str]) -> list[str | None]:
-        return [self._texts.get(key) for key in keys]
+    # ---- wordings
+    async def wordings(self, nodes: Many[NodeId]) -> list[Wording | None]:
+        return [self._wordings.get(node) for node in nodes]
 
-    async def cache(self, texts: Mapping[str, str]) -> None:
+    async def word(self, wordings: Many[Wording]) -> list[bool]:
+        return [self._word(wording) for wording in wordings]
+
+    def _word(self, wording: Wording) -> bool:
+        node = wording.node
+        stands = self._summaries.get(node) is not None and self._newest(node.sequence) == wording.serial
+        if stands:
+            self._wordings[node] = wording
+        return stands
+
+    async def unword(self, nodes: Many[NodeId]) -> None:
+        for node in nodes:
+            if self._wordings.get(node) is not None:
+                del self._wordings[node]
+
+    async def cached(self, keys: Many[str]) -> list[Paid | None]:
+        return [paid(self._texts.get(key)) for key in keys]
+
+    async def cache(self, texts: Mapping[str, Paid]) -> None:
         for key, text in texts.items():
-            self._texts[key] = text
+            self._texts[key] = written(text)
 
     # ---- offsets and the whole
     async def applied(self, name: str) -> Position:
@@ -486,15 +536,16 @@ class MemoryStructure(StructureStore):
         for mark in list(self._marks):
             yield "erasure", mark.encode()
 
-    async def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
+    async def generated(self) -> AsyncIterator[tuple[str, Summary | Wording | Paid]]:
         for node in list(self._summaries):
-            summary = self._summaries.get(node)
-            if summary is not None:
-                yield "summary", summary
+            if (summary := self._summaries.get(node)) is not None:
+                yield "", summary
+        for node in list(self._wordings):
+            if (wording := self._wordings.get(node)) is not None:
+                yield wording.key, wording
         for key in list(self._texts):
-            text = self._texts.get(key)
-            if text is not None:
-                yield "cached", text
+            if (text := self._texts.get(key)) is not None:
+                yield key, searched(text)
 
     async def counts(self) -> dict[str, int]:
         trees = Counter(view for view, _, _ in {(s.view, s.workspace, s.tree) for s in self._runs})
@@ -510,9 +561,10 @@ class MemoryStructure(StructureStore):
             "answers": sum(map(len, self._answers.values())),
             "facts": sum(map(len, self._facts.values())) - reactions,
             "reactions": reactions,
-            "due": len(self._due),
+            **{queue: len(self._due[queue]) for queue in QUEUES},
             "redactions": sum(map(len, self._redactions.values())),
             "summaries": len(self._summaries),
+            "wordings": len(self._wordings),
             "cached_texts": len(self._texts),
         }
 
@@ -520,6 +572,7 @@ class MemoryStructure(StructureStore):
         """Numbers that tell new from old go on from where they were, so that nothing read before fits what comes."""
         self._forget()
         self._summaries.clear()
+        self._wordings.clear()
         for name in list(self._numbers):
             if name.startswith("applied:"):
                 del self._numbers[name]

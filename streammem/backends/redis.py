@@ -8,7 +8,8 @@ has one hash tag, so that a batch takes few commands:
     {channel}a… answers      sorted set for each target                   {channel}T  targets
     {channel}r… reactions    hash for each message                        {channel}R  messages with reactions
     {channel}n  counts       {place}s…  leaves of a sequence, sorted set  {place}x…   its redactions
-    {place}u    summaries    {workspace}f, g  facts, their generation     {workspace}i  its sequences, listed
+    {place}u    summaries    {place}w         wordings                    {queue}marks…   what is due
+    {workspace}f, g  facts, their generation  {workspace}i  its sequences, listed
 
 with an own tag as `place` for sequences that are not of one channel. Texts and erasure marks lie on shelves.
 
@@ -30,13 +31,13 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from streammem.backends import redis_scripts as scripts
-from streammem.backends.erasing import message_of, quoting, without_user
+from streammem.backends.erasing import message_of, paid, quoting, searched, without_user, written
 from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
 from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
 from streammem.core.registers import fact_key, fact_order
 from streammem.errors import MemoryFormatError
-from streammem.ports import Fact, Span, Stand, StructureStore
+from streammem.ports import QUEUES, SUMMARIES, Fact, Span, Stand, StructureStore
 from streammem.records import (
     Answering,
     DirectoryEvent,
@@ -44,12 +45,14 @@ from streammem.records import (
     Entry,
     Leaf,
     NodeId,
+    Paid,
     Position,
     ReactionEvent,
     Redaction,
     Sequence,
     Summary,
     Version,
+    Wording,
 )
 
 FORMAT = 1
@@ -79,6 +82,7 @@ Item = tuple[str, str, Arguments]
 _pack = msgspec.msgpack.Encoder().encode
 _version = msgspec.msgpack.Decoder(Version).decode
 _summary = msgspec.msgpack.Decoder(Summary).decode
+_wording = msgspec.msgpack.Decoder(Wording).decode
 _fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
 
 
@@ -257,9 +261,8 @@ class RedisStructure(StructureStore):
     def _keys(self, tag: str, *kinds: str) -> list[str]:
         return [self._key(tag, kind) for kind in kinds]
 
-    @property
-    def _queue(self) -> list[str]:
-        return self._keys("due", "marks", "free", "held", "clock")
+    def _queue(self, queue: str) -> list[str]:
+        return self._keys(quoted(queue), "marks", "free", "held", "clock")
 
     # ---- growing
     async def register(self, versions: Many[Version]) -> None:
@@ -343,18 +346,20 @@ class RedisStructure(StructureStore):
                     flat += (places[homes[i].id], homes[i].id, *_said(given[i]))
                 yield piece, scripts.REACT(keys, flat)
 
-    async def mark_due(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
+    async def mark_due(
+        self, marks: Many[tuple[Sequence, Leaf]], queue: str = SUMMARIES, until: float | None = None
+    ) -> None:
         least: dict[Sequence, Leaf] = {}
         for sequence, leaf in marks:
             known = least.setdefault(sequence, leaf)
             if leaf < known:
                 least[sequence] = leaf
+        till = "" if until is None else repr(float(until))
+        marked = [(place(sequence).name, str(leaf.ts), leaf.uid) for sequence, leaf in least.items()]
         await self._redis.run(
             [
-                scripts.MARK(
-                    self._queue, [part for s, leaf in piece for part in (place(s).name, str(leaf.ts), leaf.uid)]
-                )
-                for piece in pieces(list(least.items()))
+                scripts.MARK(self._queue(queue), [till, *(part for mark in piece for part in mark)])
+                for piece in pieces(marked)
             ]
         )
 
@@ -489,11 +494,22 @@ class RedisStructure(StructureStore):
         )
 
     async def uncache(self, uids: Many[str]) -> None:
-        quotes = quoting(uids)
-        for key in self._shelved("texts"):
-            async for piece in self._walk("HSCAN", key):
-                gone = [name for name, text in piece.items() if quotes(text.decode())]
-                await self._redis.run([("HDEL", key, *gone)] if gone else [])
+        """What was made from others goes before them: by them it is found again if this is cut short."""
+        rounds, found, names = list[list[str]](), set[str](), list(uids)
+        while names:
+            quotes = quoting(names)
+            names = [key async for key, text in self._texts() if key not in found and quotes(text)]
+            found.update(names)
+            rounds.append(names)
+        for keys in reversed(rounds):
+            await self._without("texts", [(_shelf("texts", key), key) for key in keys])
+
+    async def _texts(self) -> AsyncIterator[tuple[str, str]]:
+        """The cache as it is kept."""
+        for shelf in self._shelved("texts"):
+            async for piece in self._walk("HSCAN", shelf):
+                for key, text in piece.items():
+                    yield key.decode(), text.decode()
 
     def _shelved(self, kind: str) -> list[str]:
         return [self._key(str(shelf), kind) for shelf in range(SHELVES[kind])]
@@ -530,9 +546,10 @@ class RedisStructure(StructureStore):
         places = [(place(sequence), arguments) for sequence, arguments in asked]
         return await self._each(script, [(w.tag, self._key(w.tag, "s", w.rest), given) for w, given in places], width)
 
-    async def _each(self, script: Script, items: Many[Item], width: int = 1) -> list[Any]:
+    async def _each(self, script: Script, items: Many[Item], width: int = 1, first: Many[str] = ()) -> list[Any]:
+        """What a script says of each. It is given the `first` kinds of the tag before the keys of the items."""
         bundles = list(_bundles(items))
-        replies = await self._redis.run([script(bundle.keys, bundle.arguments) for bundle in bundles])
+        replies = await self._redis.run([script([*self._keys(b.tag, *first), *b.keys], b.arguments) for b in bundles])
         values: list[Any] = [None] * len(items)
         for bundle, found in zip(bundles, replies, strict=True):
             said = found if width == 1 else zip(*[iter(found)] * width, strict=True)
@@ -606,25 +623,25 @@ class RedisStructure(StructureStore):
         return _sorted_facts(values)
 
     # ---- summarising
-    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0) -> list[Due]:
+    async def due(self, limit: int, now: float = 0.0, lease: float = 0.0, queue: str = SUMMARIES) -> list[Due]:
         if limit <= 0:
             return []
         until = [repr(float(now + lease))] if lease else []
-        [flat] = await self._redis.run([scripts.DUE(self._queue[:3], [limit, repr(float(now)), *until])])
+        [flat] = await self._redis.run([scripts.DUE(self._queue(queue)[:3], [limit, repr(float(now)), *until])])
         return [_due(name, mark) for name, mark in zip(flat[::2], flat[1::2], strict=True)]
 
-    async def hold(self, due: Many[Due], until: float) -> None:
+    async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         await self._redis.run(
             [
-                scripts.HOLD(self._queue[:3], [repr(float(until)), *_names_and_generations(piece)])
+                scripts.HOLD(self._queue(queue)[:3], [repr(float(until)), *_names_and_generations(piece)])
                 for piece in pieces(due)
             ]
         )
 
-    async def settle(self, due: Many[Due]) -> list[Due]:
+    async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:
         parts = list(pieces(due))
         replies = await self._redis.run(
-            [scripts.SETTLE(self._queue[:3], _names_and_generations(piece)) for piece in parts]
+            [scripts.SETTLE(self._queue(queue)[:3], _names_and_generations(piece)) for piece in parts]
         )
         return [piece[i] for piece, gone in zip(parts, replies, strict=True) for i in gone]
 
@@ -634,14 +651,14 @@ class RedisStructure(StructureStore):
 
     async def summaries(self, nodes: Many[NodeId], *, vectors: bool = True) -> list[Summary | None]:
         """Vectors are most of a summary and have a field of their own, written together with it."""
-        homes = list(map(_summary_home, nodes))
+        homes = list(map(_node_home, nodes))
         fields = [(tag, part) for tag, field in homes for part in (field, f"{field}v")[: 1 + vectors]]
         values = iter(await self._fields("u", fields))
         read = [(next(values), next(values) if vectors else b"") for _ in homes]
         return [_with_vector(_summary(value), vector) if value else None for value, vector in read]
 
     async def keep(self, summaries: Many[Summary]) -> None:
-        kept = [(*_summary_home(summary.node), summary) for summary in summaries]
+        kept = [(*_node_home(summary.node), summary) for summary in summaries]
         bare = [
             (tag, field, msgspec.structs.replace(summary, vector=b""), summary.vector) for tag, field, summary in kept
         ]
@@ -650,17 +667,40 @@ class RedisStructure(StructureStore):
         await self._redis.run([*self._list("summarised", fields), *commands])
 
     async def drop(self, nodes: Many[NodeId]) -> None:
-        fields = _grouped((tag, part) for tag, field in map(_summary_home, nodes) for part in (field, f"{field}v"))
+        """Summaries first: without them nothing is worded any more."""
+        homes = list(map(_node_home, nodes))
+        await self._without("u", [(tag, part) for tag, field in homes for part in (field, f"{field}v")])
+        await self._without("w", homes)
+
+    async def _without(self, kind: str, homes: Iterable[tuple[str, str]]) -> None:
+        """Drop fields of hashes, one hash for each tag."""
         await self._redis.run(
-            [("HDEL", self._key(tag, "u"), *piece) for tag, names in fields.items() for piece in pieces(names)]
+            [
+                ("HDEL", self._key(tag, kind), *piece)
+                for tag, fields in _grouped(homes).items()
+                for piece in pieces(fields)
+            ]
         )
 
-    async def cached(self, keys: Many[str]) -> list[str | None]:
-        values = await self._fields("texts", ((_shelf("texts", key), key) for key in keys))
-        return [None if value is None else value.decode() for value in values]
+    # ---- wordings
+    async def wordings(self, nodes: Many[NodeId]) -> list[Wording | None]:
+        values = await self._fields("w", map(_node_home, nodes))
+        return [_wording(value) if value else None for value in values]
 
-    async def cache(self, texts: Mapping[str, str]) -> None:
-        fields = _grouped((_shelf("texts", key), (key, text)) for key, text in texts.items())
+    async def word(self, wordings: Many[Wording]) -> list[bool]:
+        places = [(place(wording.node.sequence), wording) for wording in wordings]
+        await self._redis.run(self._list("summarised", dict.fromkeys(where.tag for where, _ in places)))
+        items = [(where.tag, self._key(where.tag, "x", where.rest), _as_worded(wording)) for where, wording in places]
+        return [bool(kept) for kept in await self._each(scripts.WORD, items, first=("u", "w"))]
+
+    async def unword(self, nodes: Many[NodeId]) -> None:
+        await self._without("w", map(_node_home, nodes))
+
+    async def cached(self, keys: Many[str]) -> list[Paid | None]:
+        return list(map(paid, await self._fields("texts", ((_shelf("texts", key), key) for key in keys))))
+
+    async def cache(self, texts: Mapping[str, Paid]) -> None:
+        fields = _grouped((_shelf("texts", key), (key, written(text))) for key, text in texts.items())
         await self._redis.run([("HSET", self._key(shelf, "texts"), *flat) for shelf, flat in _flat_pieces(fields)])
 
     # ---- offsets and the whole
@@ -760,17 +800,18 @@ class RedisStructure(StructureStore):
                 for value in (value for values in replies for value in values):
                     yield _json(value)
 
-    async def generated(self) -> AsyncIterator[tuple[str, Summary | str]]:
+    async def generated(self) -> AsyncIterator[tuple[str, Summary | Wording | Paid]]:
         """Summaries without their vectors."""
         for tag in await self._members(self._key("", "summarised")):
             async for piece in self._walk("HSCAN", self._key(tag, "u")):
                 for field, value in piece.items():
                     if not field.endswith(b"v"):
-                        yield "summary", _summary(value)
-        for key in self._shelved("texts"):
-            async for piece in self._walk("HSCAN", key):
-                for text in piece.values():
-                    yield "cached", text.decode()
+                        yield "", _summary(value)
+            async for piece in self._walk("HSCAN", self._key(tag, "w")):
+                for wording in map(_wording, piece.values()):
+                    yield wording.key, wording
+        async for key, text in self._texts():
+            yield key, searched(text)
 
     async def counts(self) -> dict[str, int]:
         channels = await self._members(self._key("", "channels"))
@@ -786,12 +827,9 @@ class RedisStructure(StructureStore):
             "answers": totals["answers"],
             "facts": await self._total("HLEN", [self._key(quoted(w), "f") for w in await self.workspaces()]),
             "reactions": totals["reactions"],
-            "due": await self._total("HLEN", self._queue[:1]),
+            **{queue: await self._total("HLEN", self._queue(queue)[:1]) for queue in QUEUES},
             "redactions": await self._redacted(),
-            "summaries": await self._total(
-                "HLEN", [self._key(tag, "u") for tag in await self._members(self._key("", "summarised"))]
-            )
-            // 2,  # a vector each
+            **await self._summarised(),
             "cached_texts": await self._total("HLEN", self._shelved("texts")),
         }
 
@@ -815,14 +853,22 @@ class RedisStructure(StructureStore):
         fields = await self._total("HLEN", [self._key(where.tag, "x", where.rest) for where in places])
         return fields - len(places)  # one of each is its serial
 
+    async def _summarised(self) -> dict[str, int]:
+        tags = await self._members(self._key("", "summarised"))
+        fields = await self._total("HLEN", [self._key(tag, "u") for tag in tags])
+        return {
+            "summaries": fields // 2,  # a vector each
+            "wordings": await self._total("HLEN", [self._key(tag, "w") for tag in tags]),
+        }
+
     async def _total(self, command: str, keys: Many[str]) -> int:
         return sum(await self._redis.run([(command, key) for key in keys]))
 
     async def clear(self) -> None:
         """Numbers that tell new from old go on from where they were, so that nothing read before fits what comes."""
         kept = {self._key("", name).encode() for name in KEPT}
-        shelved = (*self._shelved("texts"), *self._shelved("erased"))
-        kept |= {name.encode() for name in (self._key("due", "clock"), *shelved)}
+        clocks = (self._queue(queue)[-1] for queue in QUEUES)
+        kept |= {name.encode() for name in (*clocks, *self._shelved("texts"), *self._shelved("erased"))}
         turning = re.compile(rb"%s\{[^}]*\}g" % re.escape(self._prefix.encode()))
         for pattern in (
             "applied/*",
@@ -868,7 +914,13 @@ def _with_vector(summary: Summary, vector: bytes | None) -> Summary:
     return msgspec.structs.replace(summary, vector=vector or b"")
 
 
-def _summary_home(node: NodeId) -> tuple[str, str]:
+def _as_worded(wording: Wording) -> Arguments:
+    """A wording for a script, after what must stand for it to be kept."""
+    _, field = _node_home(wording.node)
+    return wording.serial, field, binary(_pack(wording))
+
+
+def _node_home(node: NodeId) -> tuple[str, str]:
     where = place(node.sequence)
     return where.tag, f"{where.rest}|{node.level}/{node.index}"
 

@@ -338,9 +338,9 @@ MARK = Script(
     + _TICK
     + _MARK
     + """
-if #ARGV == 0 then return end
+local till = ARGV[1]
 local generation = tick(KEYS[4]) - 1
-for i = 1, #ARGV, 3 do
+for i = 2, #ARGV, 3 do
   generation = generation + 1
   local number = string.format('%.0f', generation)
   local known = redis.call('HGET', KEYS[1], ARGV[i])
@@ -351,19 +351,28 @@ for i = 1, #ARGV, 3 do
     local earlier, later = tonumber(other), tonumber(ts)
     if earlier < later or (earlier == later and less(id, uid)) then ts, uid = other, id end
   end
-  if not redis.call('ZSCORE', KEYS[3], ARGV[i]) then redis.call('ZADD', KEYS[2], since, ARGV[i]) end
+  if till ~= '' then
+    redis.call('ZREM', KEYS[2], ARGV[i])
+    redis.call('ZADD', KEYS[3], till, ARGV[i])
+  elseif not redis.call('ZSCORE', KEYS[3], ARGV[i]) then
+    redis.call('ZADD', KEYS[2], since, ARGV[i])
+  end
   redis.call('HSET', KEYS[1], ARGV[i], number .. ' ' .. since .. ' ' .. ts .. ' ' .. uid)
 end
 redis.call('SET', KEYS[4], string.format('%.0f', generation))
 """
 )
-"""KEYS: marks, those that are free, those that are held, the last generation. ARGV: sequence, ts, uid, ..."""
+"""KEYS: marks, those that are free, those that are held, the last generation.
+
+ARGV: until when they rest (empty: they do not), then sequence, ts, uid, ...
+"""
 
 DUE = Script(
     _MARK
     + """
 local limit, now, till = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local ended, free = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now), redis.call('ZRANGE', KEYS[2], 0, limit - 1)
+local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, math.max(limit, 1000))
+local free = redis.call('ZRANGE', KEYS[2], 0, limit - 1)
 local names, marks, order = {}, {}, {}
 for _, several in ipairs({ended, free}) do
   for _, name in ipairs(several) do
@@ -396,7 +405,10 @@ end
 return found
 """
 )
-"""KEYS: marks, free, held. ARGV: limit (at least 1), now, held until (none for a look). Gives sequence, mark, ..."""
+"""KEYS: marks, free, held. ARGV: limit (at least 1), now, held until (none for a look). Gives sequence, mark, ...
+
+Where rests of more than so many end at once, those come first that ended first: all of them would take too long.
+"""
 
 HOLD = Script(
     _MARK
@@ -449,6 +461,25 @@ end
 """)
 """KEYS: redactions of sequences; the nameless field is the serial. ARGV for each: how many leaves, leaf, ..."""
 
+WORD = Script("""
+local kept, at = {}, 1
+for k = 3, #KEYS do
+  local last = at + 3 * tonumber(ARGV[at])
+  local newest = tonumber(redis.call('HGET', KEYS[k], '') or '0')
+  for i = at + 1, last, 3 do
+    local stands = newest == tonumber(ARGV[i]) and redis.call('HEXISTS', KEYS[1], ARGV[i + 1]) == 1
+    if stands then redis.call('HSET', KEYS[2], ARGV[i + 1], ARGV[i + 2]) end
+    kept[#kept + 1] = stands and 1 or 0
+  end
+  at = last + 1
+end
+return kept
+""")
+"""KEYS: summaries, wordings, then the redactions of each sequence.
+
+ARGV for each: how many wordings, then serial, node, wording, ... Gives 1 for each that is kept, 0 for others.
+"""
+
 ADVANCE = Script("""
 for i = 1, #ARGV, 2 do
   local known = tonumber(redis.call('HGET', KEYS[1], ARGV[i]) or '0')
@@ -460,6 +491,6 @@ end
 STRUCTURE = (
     *(REGISTER, PLACE, ENTER, LIST, LINK, LEARN, REACT, TURN, MARK, REDACT),
     *(WITHDRAW, UNPLACE, UNLINK, STRIKE, UNLEARN, UNREACT, MARKED),
-    *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, ADVANCE),
+    *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, WORD, ADVANCE),
 )
 """All that the structure store runs."""

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
+from itertools import tee
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,8 +31,8 @@ from streammem.errors import (
     SettingsError,
     TransientError,
 )
-from streammem.ports import Appended, Fact, LogReader, LogWriter
-from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Position, Sequence, Summary
+from streammem.ports import SUMMARIES, Appended, Fact, LogReader, LogWriter
+from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Paid, Position, Sequence, Summary, Wording
 
 FORMAT = 1
 """The layout of both files (PRAGMA user_version). A break makes it 2."""
@@ -40,7 +41,7 @@ PENDING = 20_000
 """Rows gathered before they are committed without waiting for an offset: a few megabytes, a tenth of a second."""
 
 RECENT = 8192
-"""Summaries kept decoded, 3 KB each: a question looks at hundreds, many of them the same as the one before."""
+"""Summaries kept decoded, 3 KB each, and wordings, 1 KB: a question looks at hundreds, many the same as before."""
 
 Name = TypeVar("Name", int, str)
 
@@ -64,8 +65,10 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "answering": (("target TEXT", "uid TEXT"), ("ts INTEGER",)),
     "fact": (("key BLOB",), ("content BLOB",)),
     "due": (("sequence INTEGER",), ("since INTEGER", "generation INTEGER", "ts INTEGER", "uid TEXT")),
+    "queued": (("sequence INTEGER", "queue TEXT"), ("since INTEGER", "generation INTEGER", "ts INTEGER", "uid TEXT")),
     "redaction": (("sequence INTEGER", "ts INTEGER", "uid TEXT"), ("serial INTEGER",)),
     "summary": (("sequence INTEGER", "level INTEGER", "place INTEGER"), ("content BLOB",)),
+    "wording": (("sequence INTEGER", "level INTEGER", "place INTEGER"), ("content BLOB",)),
     "text": (("key TEXT",), ("content TEXT",)),
     "number": (("name TEXT",), ("value INTEGER",)),
     "erasure": (("mark TEXT",), ()),
@@ -74,7 +77,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _UNNAMED = """
 DELETE FROM sequence WHERE number NOT IN (
   SELECT sequence FROM entry UNION SELECT sequence FROM due UNION SELECT sequence FROM redaction
-  UNION SELECT sequence FROM summary
+  UNION SELECT sequence FROM queued UNION SELECT sequence FROM summary UNION SELECT sequence FROM wording
 )
 """
 """Drops the names of sequences that nothing is kept of."""
@@ -82,6 +85,7 @@ DELETE FROM sequence WHERE number NOT IN (
 _pack = msgspec.msgpack.Encoder().encode
 _sequence = msgspec.msgpack.Decoder(Sequence).decode
 _summary = msgspec.msgpack.Decoder(Summary).decode
+_wording = msgspec.msgpack.Decoder(Wording).decode
 _fact: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
 
 
@@ -240,7 +244,8 @@ class _Statements:
         keys, values = ([column.split()[0] for column in columns] for columns in (key, value))
         where = " AND ".join(f"{column} = ?" for column in keys)
         marks = ", ".join("?" * len(keys + values))
-        rowid = "" if name in ("text", "summary", "sequence") else " WITHOUT ROWID"  # long rows fill a b-tree badly
+        long = name in ("text", "summary", "wording", "sequence")
+        rowid = "" if long else " WITHOUT ROWID"  # long rows fill a b-tree badly
         self.create = (
             f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
         )
@@ -284,7 +289,8 @@ class _File:
             self._db.execute("PRAGMA synchronous = NORMAL")  # what a power cut takes is replayed from the log
             self._db.execute("PRAGMA wal_autocheckpoint = 4000")  # 16 MB, like the pages below
             _establish(self._db, self.path, _STRUCTURE, _STRUCTURE_SCHEMA)
-            self._db.execute(_SQL["erasure"].create)  # files of before have none
+            for statements in _SQL.values():  # files of before lack some
+                self._db.execute(statements.create)
         except sqlite3.OperationalError as error:
             code = error.sqlite_errorcode & 0xFF
             if code == sqlite3.SQLITE_BUSY:
@@ -358,6 +364,16 @@ class _File:
         self._emptied.clear()
         self._rows = 0
 
+    @contextmanager
+    def outliving_power(self) -> Iterator[None]:
+        """What is committed in here is on the disk: for what no log can replay."""
+        with _explaining(self.path):
+            self._db.execute("PRAGMA synchronous = FULL")
+        try:
+            yield
+        finally:
+            self._db.execute("PRAGMA synchronous = NORMAL")
+
     def write_anew(self) -> None:
         """Commit, and leave no byte of what was removed in the file or beside it."""
         self.commit()
@@ -396,7 +412,7 @@ class _OnFile(Shelf[Key, Value]):
         file: _File,
         table: str,
         columns: Callable[[Key], tuple[object, ...]],
-        keys: Callable[[list[tuple[Any, ...]]], Iterator[Key]],
+        keys: Callable[[Iterable[tuple[Any, ...]]], Iterator[Key]],
         read: Callable[[Any], Value],
         *,
         recent: int = 0,
@@ -437,6 +453,13 @@ class _OnFile(Shelf[Key, Value]):
     def __iter__(self) -> Iterator[Key]:
         return self._keys(self._file.keys(self._table))
 
+    def items(self) -> Iterator[tuple[Key, Value]]:
+        """All there is, read row by row: nothing may be written meanwhile. Commits."""
+        self._file.commit()
+        with _explaining(self._file.path):
+            keys, values = tee(self._file.all(self._table))
+            yield from zip(self._keys(row[:-1] for row in keys), (self._read(row[-1]) for row in values), strict=True)
+
 
 class SqliteStructure(MemoryStructure):
     """The structure store in a file that one process holds, read into memory when it is opened.
@@ -448,9 +471,8 @@ class SqliteStructure(MemoryStructure):
     def __init__(self, path: Path | str, *, create: bool = True) -> None:
         super().__init__()
         self._file = _File(Path(path), create=create)
-        self._summaries = _OnFile(
-            self._file, "summary", lambda n: (n.sequence, n.level, n.index), self._nodes, _summary, recent=RECENT
-        )
+        self._summaries = _OnFile(self._file, "summary", _columns, self._nodes, _summary, recent=RECENT)
+        self._wordings = _OnFile(self._file, "wording", _columns, self._nodes, _wording, recent=RECENT)
         self._texts = _OnFile(self._file, "text", lambda key: (key,), lambda rows: (key for (key,) in rows), str)
         try:
             with _explaining(self._file.path):
@@ -463,7 +485,7 @@ class SqliteStructure(MemoryStructure):
             self._file.close()
             raise
 
-    def _nodes(self, rows: list[tuple[Any, ...]]) -> Iterator[NodeId]:
+    def _nodes(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[NodeId]:
         names = {number: name for name, number in self._file.numbers.items()}
         return (NodeId(names[number], level, index) for number, level, index in rows)
 
@@ -496,14 +518,15 @@ class SqliteStructure(MemoryStructure):
         await super().advance(name, position)
         self._file.commit()
 
-    async def settle(self, due: Many[Due]) -> list[Due]:
-        gone = await super().settle(due)
+    async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:
+        gone = await super().settle(due, queue)
         self._file.commit()
         return gone
 
-    async def cache(self, texts: Mapping[str, str]) -> None:
-        await super().cache(texts)
-        self._file.commit()
+    async def cache(self, texts: Mapping[str, Paid]) -> None:
+        with self._file.outliving_power():
+            await super().cache(texts)
+            self._file.commit()
 
     async def forbid(self, marks: Many[str]) -> None:
         await super().forbid(marks)
@@ -533,8 +556,10 @@ class SqliteStructure(MemoryStructure):
         for (raw,) in (row[1:] for row in self._file.all("fact")):
             fact = _fact.decode(raw)
             self._facts.setdefault(home(fact), {})[fact_key(fact)] = fact
-        for number, since, generation, ts, uid in sorted(self._file.all("due"), key=lambda row: row[1]):
-            self._due[names[number]] = since, Due(names[number], generation, Leaf(ts, uid))
+        queued = [(number, SUMMARIES, *mark) for number, *mark in self._file.all("due")]
+        queued += self._file.all("queued")
+        for number, queue, since, generation, ts, uid in sorted(queued, key=lambda row: row[2]):
+            self._due[queue][names[number]] = since, Due(names[number], generation, Leaf(ts, uid))
         for number, ts, uid, serial in sorted(self._file.all("redaction"), key=lambda row: row[3]):
             self._redactions.setdefault(names[number], {})[Leaf(ts, uid)] = serial
         self._workspaces = {sequence.workspace for sequence in self._runs} | {place[0] for place in self._facts}
@@ -549,6 +574,10 @@ class SqliteStructure(MemoryStructure):
                 self._placed.setdefault(uid, []).append(run)
         answers = _by_first(self._file.all("answering"), shared)
         self._answers = {target: Run(target, of) for target, of in answers.items()}
+
+
+def _columns(node: NodeId) -> tuple[object, ...]:
+    return node.sequence, node.level, node.index
 
 
 def _whole(name: str) -> str:

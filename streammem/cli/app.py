@@ -22,6 +22,7 @@ from streammem.cli import (
     rebuild,
     stats,
     status,
+    summaries,
     topics,
     verify,
     worker,
@@ -53,6 +54,7 @@ app.command("verify", short_help="Prove that a memory is what its log says.")(ve
 app.command("rebuild", short_help="Build everything but the log anew.")(rebuild.rebuild)
 app.command("forget", short_help="Forget messages and people for good.")(forget.forget)
 app.command("eval", short_help="Measure recall on a data set.")(eval_.eval_)
+app.add_typer(summaries.app, name="summaries", short_help="What a language model writes, and what it costs.")
 app.add_typer(topics.app, name="topics", short_help="Stream: make and describe the Kafka topics.")
 app.command("worker", short_help="Stream: work in one or several roles.")(worker.worker)
 app.command("status", short_help="Stream: lag, freshness, and what is wrong.")(status.status)

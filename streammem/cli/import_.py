@@ -68,18 +68,21 @@ def import_(
     source.spare(rejects)
     account = Account(source.report, rejects)
     opening.one_of(memory, to is not None, "--to kafka")
-    position = ""
+    position, waiting = "", 0
     with account:
         events = _begun(source.events())
         if memory is None:
             position = run(_produce(events, account, settings))
         elif events is not None:  # a source without anything leaves no memory behind
-            run(_import(events, account, memory, settings))
+            waiting = run(_import(events, account, memory, settings))
     if as_json:
         where = {"memory": str(memory)} if memory else {"to": "kafka", "position": position}
-        shown.put_json({"source": str(path), "format": source.format, **where, **account.to_json()})
+        waits = {"to_word": waiting} if waiting else {}
+        shown.put_json({"source": str(path), "format": source.format, **where, **account.to_json(), **waits})
     else:
         _put_account(account, source, memory, position)
+        if waiting:
+            _put_waiting(waiting, memory, settings)
     account.check(path, in_pieces=source.in_pieces)
     return 0
 
@@ -93,10 +96,12 @@ def _begun(events: Iterator[Event]) -> Iterator[Event] | None:
     return None if first is None else itertools.chain([first], events)
 
 
-async def _import(events: Iterator[Event], account: Account, path: Path, settings: Settings) -> None:
+async def _import(events: Iterator[Event], account: Account, path: Path, settings: Settings) -> int:
+    """Import; return how many sequences wait for the language model afterwards."""
     with Progress(opening.IMPORTING) as progress:
         async with opening.open_(path, settings, create=True, progress=progress) as memory:
             await load(memory, events, account, progress)
+            return await memory.to_word() if settings.openai.model is not None else 0
 
 
 async def _produce(events: Iterator[Event] | None, account: Account, settings: Settings) -> str:
@@ -140,3 +145,12 @@ def _put_account(account: Account, source: Source, memory: Path | None, position
     if account.messages and (account.accepted or account.duplicates):
         how = f"--memory {memory}" if memory else f'--via kafka --wait-for "{position}"'
         sys.stdout.write(f'Now ask it: streammem ask "..." {how}\n')
+
+
+def _put_waiting(waiting: int, memory: Path | None, settings: Settings) -> None:
+    """What is left for the language model, and how it is told to begin: an import makes no calls."""
+    which = f"{waiting:,} sequence{' has' if waiting == 1 else 's have'} summaries"
+    sys.stdout.write(
+        f"{which} due for {shown.line(settings.openai.model or '')}: `streammem summaries estimate --memory {memory}` "
+        f"says what they take, `streammem summaries write --memory {memory}` has them written\n"
+    )

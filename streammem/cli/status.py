@@ -14,7 +14,7 @@ from streammem.core import positions
 
 if TYPE_CHECKING:
     from streammem.settings import Settings
-    from streammem.workers.status import RoleStatus, Status
+    from streammem.workers.status import ModelCalls, RoleStatus, Status
 
 
 def status(
@@ -29,7 +29,8 @@ def status(
 
     `findable` is the time from a message's arrival in Kafka until it could be found, over the last minute. Dead letters
     are counted as `dead-letters list` shows them, without those that are done with; they do not make a memory
-    unhealthy. `receive` gives no sign of life: its GET /health speaks for it.
+    unhealthy. Nor does a pause of model calls, or a day's budget that is spent; a model server that stays away does.
+    `receive` gives no sign of life: its GET /health speaks for it.
     """
     import msgspec
 
@@ -51,6 +52,7 @@ def _put(found: Status) -> None:
         **{f"{name} at": positions.written(place) or "the start" for name, place in found.position.items()},
     }
     shown.put_counts("stores", kept)
+    shown.put_counts("language model", _calls(found.model_calls))
     numbered = {str(number): said for number, said in enumerate(found.problems, 1)}
     shown.put_counts("healthy" if found.healthy else "not healthy", numbered)
 
@@ -68,6 +70,19 @@ def _role(role: RoleStatus) -> dict[str, str | int]:
     if role.waiting:
         told["waits for"] = role.waiting
     return told
+
+
+def _calls(calls: ModelCalls) -> dict[str, str | int]:
+    if calls.state == "no model":
+        return {"calls": "no model is set: summaries quote messages"}
+    limit = f" of {calls.tokens_limit:,}" if calls.tokens_limit is not None else ""
+    most = f" of {calls.money_limit:g}" if calls.money_limit is not None else ""
+    money = f"; {calls.money:,.4f}{most} {calls.currency}" if most or calls.money else ""
+    return {
+        "calls": calls.state,
+        "sequences waiting": calls.waiting,
+        "used today": f"{calls.tokens:,}{limit} tokens{money}",
+    }
 
 
 async def _status(settings: Settings, roles: list[str]) -> Status:

@@ -6,7 +6,7 @@ Ranks count from 0. Node (level, index) with level >= 1 covers the ranks [index*
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from streammem.records import NodeId, Sequence
 
@@ -66,6 +66,28 @@ def nodes_from(rank: int, size: int, k: int) -> list[tuple[int, int]]:
         span = k**level
         nodes.extend((level, index) for index in range(rank // span, (size - 1) // span + 1))
     return nodes
+
+
+def rising(rank: int, size: int, k: int) -> Iterator[tuple[int, int]]:
+    """The same nodes in another order: each as soon as all those below it have come.
+
+    >>> list(rising(0, 5, 2))
+    [(1, 0), (1, 1), (2, 0), (1, 2), (2, 1), (3, 0)]
+    """
+    top = root_level(size, k)
+    for index in range(rank // k, -(-size // k)):
+        yield 1, index
+        last = min((index + 1) * k, size) - 1  # the last rank under it
+        for level in range(2, top + 1):
+            if last != size - 1 and (last + 1) % k**level:
+                break
+            yield level, last // k**level
+
+
+def children(node: NodeId, size: int, k: int) -> list[NodeId]:
+    """The nodes right below one above level 1, in a sequence of `size` leaves."""
+    below = -(-len(cover(node.level, node.index, size, k)) // k ** (node.level - 1))
+    return [NodeId(node.sequence, node.level - 1, node.index * k + i) for i in range(below)]
 
 
 def window(rank: int, size: int, width: int) -> range:

@@ -87,3 +87,26 @@ class Summarizing:
     quotes: Positive = 3  # messages quoted in an extractive summary
     quote_length: Annotated[int, Ge(20)] = 160  # characters
     diversity: Share = 0.5  # λ of MMR: 1 is centroid only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wording:
+    """When and how a language model words node summaries. The paper words every node once, offline."""
+
+    quiet: Annotated[float, Ge(0)] = 600.0  # seconds without a new leaf after which an open node is worded
+    growth: Annotated[float, Ge(0.01)] = 0.5  # or when it has grown by this share since: 5 calls while 16 leaves come
+    renew: Literal["idle", "touched", "always"] = "idle"  # when a wording that is only shifted is renewed (design §3)
+    length: Annotated[int, Ge(50), Le(4000)] = 220  # most tokens of one summary
+    message_length: Annotated[int, Ge(50)] = 1200  # characters of a message that are shown to the model
+    in_flight: Positive = 32  # calls of one process at the same time
+    pack: Positive = 8  # most nodes in one call
+    pack_tokens: Positive = 1500  # most tokens of data in a call with several nodes; instructions take about 400
+    linger: Annotated[float, Ge(0)] = 0.05  # seconds that a small node waits for company
+    attempts: Positive = 6  # of one call while the server is away or busy, with backoff between them
+    backoff: Annotated[float, Ge(0.001)] = 0.5  # seconds before the second attempt, doubled for each, with full jitter
+    longest: Annotated[float, Ge(0.001)] = 60.0  # seconds that a backoff is at most
+    trips: Positive = 8  # failures in a row, of any calls, after which a process asks no more for a while
+    cooling: Annotated[float, Ge(0.001)] = 15.0  # seconds of that while, doubled each time it was in vain
+    lease: Annotated[float, Ge(1)] = 180.0  # seconds that a text is held by the process that writes it
+    job: Positive = 2000  # most prompts in one job of the Batch API
+    poll: Annotated[float, Ge(0.01)] = 30.0  # seconds between two looks at a job

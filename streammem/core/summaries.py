@@ -16,7 +16,7 @@ from streammem.core import forest
 from streammem.core.events import channel_of
 from streammem.core.identifiers import MARKER_RULES
 from streammem.core.numbers import Summarizing
-from streammem.records import Leaf, NodeId, Redaction, Sequence, Summary, Version
+from streammem.records import Leaf, NodeId, Redaction, Sequence, Summary, Version, Wording
 
 Vector = npt.NDArray[np.float32]
 
@@ -45,20 +45,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What a summariser wrote for a node: its text and the uids of the messages it quotes."""
+    """An extractive text and the uids of the messages it quotes."""
 
     text: str
     picks: tuple[str, ...]
-
-
-EXTRACTIVE = "extractive/1"
-"""Names this summariser and the version of its rules."""
-
-
-def worded_by(numbers: Summarizing, reading: Reading) -> str:
-    """Names what words a reading, in cache keys: other numbers and other vectors quote otherwise."""
-    vectors = forest.digest(source.vector.tobytes().hex() for source in reading.candidates)
-    return f"{EXTRACTIVE}/{numbers.quotes},{numbers.quote_length},{numbers.diversity:g}/{vectors}"
 
 
 def audience_of(channel: str, *, public: bool) -> str:
@@ -66,7 +56,7 @@ def audience_of(channel: str, *, public: bool) -> str:
     return "public" if public else channel
 
 
-def audience_of_summary(summary: Summary, is_public: Callable[[str], bool]) -> str:
+def audience_of_summary(summary: Summary | Wording, is_public: Callable[[str], bool]) -> str:
     """Who may read a summary: it is made from public channels, or from the one private channel it names."""
     return audience_of(summary.channels[0], public=all(map(is_public, summary.channels)))
 
@@ -140,12 +130,12 @@ def is_current(summary: Summary | None, reading: Reading, *, is_root: bool, seri
     )
 
 
-def hidden(summary: Summary, redactions: Iterable[Redaction]) -> bool:
+def hidden(summary: Summary | Wording, redactions: Iterable[Redaction]) -> bool:
     """Whether a leaf under the summary changed after it was made: it is then never shown (design §3)."""
     return any(summary.first <= r.leaf <= summary.last and r.serial > summary.serial for r in redactions)
 
 
-def shows(summary: Summary, visible: Iterable[str] | None, moment: int | None) -> bool:
+def shows(summary: Summary | Wording, visible: Iterable[str] | None, moment: int | None) -> bool:
     """Whether a reader of the `visible` channels (None: all) may see it as of `moment` (None: now)."""
     if moment is not None and summary.latest > moment:
         return False
@@ -192,6 +182,15 @@ def extract(reading: Reading, numbers: Summarizing) -> Words:
     chosen = picks(reading.candidates, reading.vector, numbers, reading.node.sequence.view)
     quoted = {reading.candidates[i].version.uid: reading.candidates[i].version for i in chosen}
     return Words(" · ".join(quote(v, numbers.quote_length) for v in quoted.values()), tuple(quoted))
+
+
+def said_whole(summary: Summary) -> bool:
+    """Whether its quotes are all that was said under a node, uncut: a language model could add nothing.
+
+    A single message needs no summary either, however long it is.
+    """
+    whole = len(summary.picks) == summary.count and not any(q.endswith("…") for q in summary.text.split(" · "))
+    return summary.count == 1 or whole
 
 
 def written(reading: Reading, words: Words, *, is_root: bool, serial: int) -> Summary:

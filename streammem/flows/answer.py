@@ -17,7 +17,7 @@ from streammem.flows.seeding import Findings, anchored, routed, seeded
 from streammem.flows.sight import Desk, Sight, resolve, visible_to
 from streammem.flows.supplementing import supplemented
 from streammem.ports import Embedder
-from streammem.records import FOREVER, Answer, Evidence, Found, Header, Query, Summary, Version
+from streammem.records import EXTRACTIVE, FOREVER, Answer, Evidence, Found, Header, Query, Summary, Version
 
 
 class Watch:
@@ -58,6 +58,8 @@ async def answer(query: Query, desk: Desk) -> Answer:
     watch.lap("S2")
     third = await completed(found, first, second, desk)
     watch.lap("S3")
+    if desk.touched is not None:
+        desk.touched([summary.node for summary in found.chains])
     return assembled(query, (first, second, third), found, desk, watch)
 
 
@@ -152,16 +154,20 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
 
 
 def _header(summary: Summary, directory: Directory) -> Header:
+    """A summary as it is shown. Of channels it names those that it was made from: the asker reads them."""
     sequence = summary.node.sequence
-    users = {uid_user(quote): directory.user_name(uid_user(quote)) for quote in summary.text.split("<@")[1:]}
+    written = summary.summarizer != EXTRACTIVE
+    names = {f"<@{user}>": directory.user_name(user) for user in map(uid_user, summary.text.split("<@")[1:])}
+    names |= {f"<#{channel}>": directory.room(channel) for channel in summary.channels} if written else {}
     return Header(
         view=sequence.view,
         tree=sequence.tree,
         label=_label_of(sequence.view, sequence.tree, directory),
         level=summary.node.level,
-        text=assemble.named(summary.text, users),
+        text=directory.worded(assemble.named(summary.text, names)),
         first=summary.first.ts,
         last=summary.last.ts,
+        by=summary.summarizer if written else "",
     )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from collections.abc import Sequence as Many
+from contextlib import suppress
 
 import msgspec
 
@@ -13,13 +15,14 @@ from streammem.core.events import TEXT_LIMIT
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
 from streammem.core.topics import READS
-from streammem.errors import QueryError
+from streammem.errors import QueryError, TransientError
 from streammem.flows.answer import answer
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.sight import Desk
 from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.flows.wording import touch
 from streammem.ports import Embedder, StructureStore, VectorIndex
-from streammem.records import Answer, Awaited, Position, Query
+from streammem.records import Answer, Awaited, NodeId, Position, Query
 
 LOOK = 0.05
 """Seconds between two looks at how far the memory has come, while a question waits."""
@@ -39,10 +42,13 @@ class Counter:
         *,
         forest: Forest,
         numbers: Retrieval,
+        worded: bool = False,
     ) -> None:
         self._store, self._index, self._embedder = store, index, embedder
         self._rules, self._forest, self._numbers = rules, forest, numbers
         self._directories: dict[str, tuple[int, Directory]] = {}
+        self._worded = worded
+        self._touching: set[asyncio.Task[None]] = set()
 
     async def ask(self, query: Query) -> Answer:
         """Answer a question. `position` says how far structure and index had come before it was looked at.
@@ -59,8 +65,22 @@ class Counter:
         if query.workspace not in known:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
         directory = await self.directory(query.workspace)
-        desk = Desk(self._store, self._index, self._embedder, directory, self._rules, self._forest, self._numbers)
+        touched = self._touch if self._worded else None
+        desk = Desk(
+            self._store, self._index, self._embedder, directory, self._rules, self._forest, self._numbers, touched
+        )
         return msgspec.structs.replace(await answer(query, desk), position=position)
+
+    def _touch(self, nodes: Many[NodeId]) -> None:
+        """Let these nodes be worded first. Nobody waits for that."""
+
+        async def touching() -> None:
+            with suppress(TransientError):
+                await touch(nodes, self._store)
+
+        task = asyncio.ensure_future(touching())
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
 
     async def directory(self, workspace: str) -> Directory:
         """The directory of a workspace as it stands; read anew only when a fact has changed."""

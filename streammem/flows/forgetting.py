@@ -24,8 +24,10 @@ from streammem.records import (
     Event,
     LogEntry,
     MessageEvent,
+    Paid,
     Summary,
     Version,
+    Wording,
 )
 
 PIECE = 500
@@ -364,19 +366,56 @@ def _passes_on(event: MessageEvent, messages: frozenset[str]) -> bool:
 
 
 async def in_words(wanted: Forgotten, store: StructureStore) -> tuple[int, int]:
-    """How many summaries and cached texts quote a forgotten message or speak for a forgotten user."""
-    uids = frozenset(wanted.messages)
-    names = [msgspec.json.encode(uid).decode() for uid in uids]
-    quotes = tuple(f"<@{user}>:" for user in wanted.users)
-    counts = {"summary": 0, "cached": 0}
-    async for kind, said in store.generated():
-        if isinstance(said, Summary):
-            hit = not uids.isdisjoint((*said.picks, said.first.uid, said.last.uid)) or _says(said.text, quotes)
-            hit = said.node.sequence.workspace == wanted.workspace and hit
-        else:
-            hit = any(name in said for name in names) or _says(said, quotes)
-        counts[kind] += hit
-    return counts["summary"], counts["cached"]
+    """How many summaries (wordings among them) and cached texts are about a forgotten message or user.
+
+    A text is about what it was made from, and about what those texts were made from. A wording whose text has left the
+    cache counts: texts leave it only by being erased.
+    """
+    about = _Needles(wanted)
+    found, cached, tainted = 0, set[str](), set[str]()
+    worded: list[tuple[str, bool]] = []
+    async for key, said in store.generated():
+        if isinstance(said, Paid):
+            cached.add(key)
+            tainted |= {key} if about.paid(said) else set()
+        elif said.node.sequence.workspace == wanted.workspace:
+            found += (hit := about.node(said))
+            worded += [(key, bool(said.text))] if isinstance(said, Wording) and not hit else []
+    tainted = await _made_from(tainted, store)
+    return found + sum(key in tainted or (text and key not in cached) for key, text in worded), len(tainted)
+
+
+class _Needles:
+    """What is searched for in generated texts."""
+
+    def __init__(self, wanted: Forgotten) -> None:
+        self._uids = frozenset(wanted.messages)
+        self._names = [msgspec.json.encode(uid).decode() for uid in wanted.messages]
+        self._quotes = tuple(f"<@{user}>:" for user in wanted.users)
+
+    def node(self, said: Summary | Wording) -> bool:
+        """Whether it ends at a forgotten message, quotes one, or speaks for a forgotten user."""
+        picks = said.picks if isinstance(said, Summary) else ()
+        return not self._uids.isdisjoint((*picks, said.first.uid, said.last.uid)) or _says(said.text, self._quotes)
+
+    def paid(self, said: Paid) -> bool:
+        """Whether it was made from a forgotten message. Where that is not known, it is looked for in all of it."""
+        if said.sources:
+            return not self._uids.isdisjoint(said.sources)
+        return any(name in said.text for name in self._names) or _says(said.text, self._quotes)
+
+
+async def _made_from(keys: set[str], store: StructureStore) -> set[str]:
+    """The keys of these cached texts, of those made from them, and so on."""
+    found = news = keys
+    while news:  # one look for each level of a tree, and none where there is nothing to find
+        news = {
+            key
+            async for key, said in store.generated()
+            if isinstance(said, Paid) and key not in found and not found.isdisjoint(said.sources)
+        }
+        found = found | news
+    return found
 
 
 def _says(text: str, quotes: tuple[str, ...]) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
 
 import msgspec
 
-from streammem.core import forest, registers, routing, summaries
+from streammem.core import forest, registers, routing, summaries, wording
 from streammem.core.directory import Directory, fold
 from streammem.core.events import channel_of, native_id
 from streammem.core.events import uid as uid_of
@@ -17,11 +17,11 @@ from streammem.core.indexing import searchable
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
 from streammem.ports import Embedder, Span, Stand, StructureStore, VectorIndex, Vectors, Visible
-from streammem.records import Leaf, NodeId, Query, Sequence, Summary, Version
+from streammem.records import Leaf, NodeId, Query, Redaction, Sequence, Summary, Version, Wording
 
 
 class Desk(msgspec.Struct, frozen=True):
-    """What a query is answered with."""
+    """What a query is answered with. `touched` hears of the nodes that it met."""
 
     store: StructureStore
     index: VectorIndex
@@ -30,6 +30,7 @@ class Desk(msgspec.Struct, frozen=True):
     rules: Rules
     forest: Forest
     numbers: Retrieval
+    touched: Callable[[Many[NodeId]], None] | None = None
 
 
 async def resolve(query: Query, desk: Desk) -> Query:
@@ -249,17 +250,34 @@ class Sight:
 async def shown_summaries(nodes: Many[NodeId], visible: Visible, desk: Desk) -> dict[NodeId, Summary]:
     """The summaries of these nodes that the asker may see and that nothing hides, without vectors.
 
-    What is made from public channels is grouped over all of them: a guest, who does not read them all, sees none of it.
+    They have the words of a language model where those may be shown, too.
     """
     sequences = list(dict.fromkeys(node.sequence for node in nodes))
-    found, known = await asyncio.gather(desk.store.summaries(nodes, vectors=False), desk.store.redactions(sequences))
-    stored, redactions = [s for s in found if s is not None], dict(zip(sequences, known, strict=True))
+    stored, worded, known = await asyncio.gather(
+        desk.store.summaries(nodes, vectors=False), desk.store.wordings(nodes), desk.store.redactions(sequences)
+    )
+    redactions = dict(zip(sequences, known, strict=True))
+
+    def shown(summary: Summary | Wording | None) -> bool:
+        return summary is not None and _shown(summary, redactions[summary.node.sequence], visible, desk.directory)
+
     return {
-        s.node: s
-        for s in stored
-        if summaries.shows(s, visible.channels, visible.moment)
-        and (
-            visible.audiences is None or summaries.audience_of_summary(s, desk.directory.is_public) in visible.audiences
-        )
-        and not summaries.hidden(s, redactions[s.node.sequence])
+        s.node: wording.in_words(s, w if shown(w) else None)
+        for s, w in zip(stored, worded, strict=True)
+        if s is not None and shown(s)
     }
+
+
+def _shown(summary: Summary | Wording, redactions: Iterable[Redaction], visible: Visible, directory: Directory) -> bool:
+    """Whether the asker may see what it was made from, as of the moment, and nothing of that has changed since.
+
+    What is made from public channels is grouped over all of them: a guest, who does not read them all, sees none of it.
+    """
+    return (
+        summaries.shows(summary, visible.channels, visible.moment)
+        and (
+            visible.audiences is None
+            or summaries.audience_of_summary(summary, directory.is_public) in visible.audiences
+        )
+        and not summaries.hidden(summary, redactions)
+    )

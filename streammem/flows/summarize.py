@@ -16,8 +16,10 @@ from streammem.core.indexing import searchable
 from streammem.core.numbers import Summarizing
 from streammem.core.registers import winner
 from streammem.core.summaries import Reading, Source
-from streammem.ports import NodePoint, Span, StructureStore, VectorIndex
+from streammem.ports import CHANGED, UPPER, WORDS, NodePoint, Span, StructureStore, VectorIndex
 from streammem.records import Due, Leaf, NodeId, Sequence, Summary, Version
+
+Mark = tuple[Sequence, Leaf]
 
 
 class Summarized(msgspec.Struct, frozen=True):
@@ -43,7 +45,8 @@ class Summarized(msgspec.Struct, frozen=True):
 class Bench(msgspec.Struct, frozen=True):
     """What a summariser works with: `clock` in seconds, shared by all that summarise; `lease` and `rest` in seconds.
 
-    A sequence that is being summarised is held for a lease; one whose messages are not all indexed rests.
+    A sequence that is being summarised is held for a lease; one whose messages are not all indexed rests. `worded` says
+    that a language model words nodes anew (flows.wording).
     """
 
     store: StructureStore
@@ -53,6 +56,7 @@ class Bench(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     lease: float = 60.0
     rest: float = 1.0
+    worded: bool = False
 
 
 class _Draft(msgspec.Struct):
@@ -82,12 +86,14 @@ async def _round(batch: Many[Due], bench: Bench) -> Summarized:
     waiting = [due for due, draft in zip(batch, drafts, strict=True) if draft.waits]
     actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
     uppers = await _skeletons(actors, bench, directories)
-    await _unsay([*drafts, *uppers], bench)
-    await bench.index.flush()  # what can be found is durable before the marks go
-    gone = await bench.store.settle([due for due in batch if due not in waiting])
-    await bench.store.mark_due([(due.sequence, due.earliest) for due in gone])  # its lease ran out: look once more
-    await bench.store.hold(waiting, bench.clock() + bench.rest)
     made = [*drafts, *uppers]
+    above = {node.sequence for d in batch for node in forest.skeleton(d.sequence)}
+    gone = await _unword([*(d.sequence for d in batch), *sorted(above)], made, bench)
+    await _mark_words(batch, actors, gone, bench)
+    await bench.index.flush()  # what can be found is durable before the marks go
+    late = await bench.store.settle([due for due in batch if due not in waiting])
+    await bench.store.mark_due([(due.sequence, due.earliest) for due in late])  # its lease ran out: look once more
+    await bench.store.hold(waiting, bench.clock() + bench.rest)
     return Summarized(
         sum(len(d.written) for d in made),
         sum(len(d.current) for d in made),
@@ -123,14 +129,30 @@ async def _write(drafts: Many[_Draft], bench: Bench, directories: dict[str, Dire
     await bench.store.keep(written)
 
 
-async def _unsay(drafts: Iterable[_Draft], bench: Bench) -> None:
-    """Drop the cached words that quote what was erased since it was read; its sequences are due again anyhow."""
-    quoted = {uid for draft in drafts for summary in draft.written for uid in summary.picks}
-    if quoted and (erased := await bench.store.forbidden(quoted)):
-        await bench.store.uncache(sorted(erased))
+async def _unword(due: Iterable[Sequence], drafts: Iterable[_Draft], bench: Bench) -> list[Mark]:
+    """Drop the wordings that an edit or a deletion hides, and say where they were.
+
+    A model may not come to it for days: what was said must be gone before.
+    """
+    sequences = list(due)
+    redacted = {s: r for s, r in zip(sequences, await bench.store.redactions(sequences), strict=True) if r}
+    nodes = [s.node for draft in drafts for s in (*draft.written, *draft.current) if s.node.sequence in redacted]
+    known = [w for w in await bench.store.wordings(nodes) if w is not None]
+    gone = [w for w in known if summaries.hidden(w, redacted[w.node.sequence])]
+    await bench.store.unword([w.node for w in gone])
+    return [(w.node.sequence, w.first) for w in gone]
 
 
-class _Stretch(msgspec.Struct, frozen=True):
+async def _mark_words(batch: Many[Due], actors: Many[Sequence], gone: Many[Mark], bench: Bench) -> None:
+    """Say what a language model may have to word now. It looks for itself what that is."""
+    if bench.worded:
+        await bench.store.mark_due([m for m in gone if m[0] not in actors], CHANGED)
+        await bench.store.mark_due([(d.sequence, d.earliest) for d in batch], WORDS)
+        earliest = {forest.skeleton(d.sequence)[-1].sequence: d.earliest for d in batch if d.sequence.view == "actor"}
+        await bench.store.mark_due([(actor, earliest[actor]) for actor in actors], UPPER)
+
+
+class Stretch(msgspec.Struct, frozen=True):
     """The leaves from rank `start` on of the `size` that a sequence's nodes group; `total` counts the others too."""
 
     start: int
@@ -139,19 +161,19 @@ class _Stretch(msgspec.Struct, frozen=True):
     leaves: Many[Leaf]
 
 
-async def _stretch(due: Due, bench: Bench, directory: Directory) -> _Stretch:
+async def stretch(due: Due, store: StructureStore, k: int, directory: Directory) -> Stretch:
     """What is due of a sequence, from the first leaf of a node on."""
-    sequence, k = due.sequence, bench.k
-    (total,) = await bench.store.sizes([sequence])
+    sequence = due.sequence
+    (total,) = await store.sizes([sequence])
     if not summaries.read_by_everyone(sequence):
-        (first,) = await bench.store.ranks([(sequence, due.earliest)])
+        (first,) = await store.ranks([(sequence, due.earliest)])
         rank = min(first, max(total - 1, 0))  # the last node too: it may be a root now
-        (leaves,) = await bench.store.leaves([Span(sequence, rank // k * k, total)])
-        return _Stretch(rank // k * k, total, total, leaves)
-    (pooled,) = await bench.store.leaves([Span(sequence, 0, total)])
+        (leaves,) = await store.leaves([Span(sequence, rank // k * k, total)])
+        return Stretch(rank // k * k, total, total, leaves)
+    (pooled,) = await store.leaves([Span(sequence, 0, total)])
     public = summaries.grouped(sequence, pooled, directory.is_public)
     rank = min(bisect_left(public, due.earliest), max(len(public) - 1, 0))  # the last node too: it may be a root now
-    return _Stretch(rank // k * k, len(public), total, public[rank // k * k :])
+    return Stretch(rank // k * k, len(public), total, public[rank // k * k :])
 
 
 async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
@@ -159,7 +181,7 @@ async def _sequence(due: Due, bench: Bench, directory: Directory) -> _Draft:
     sequence, k = due.sequence, bench.k
     (redactions,) = await bench.store.redactions([sequence])
     serial = max((r.serial for r in redactions), default=0)
-    due_now = await _stretch(due, bench, directory)
+    due_now = await stretch(due, bench.store, bench.k, directory)
     start, size = due_now.start, due_now.size
     draft = _Draft()
     sources = await _live(sequence, [leaf.uid for leaf in due_now.leaves], bench, directory, draft)
@@ -197,25 +219,13 @@ async def _renew(
         draft.current.append(stored)
         fresh[node] = stored
     else:
-        summary = await _say(reading, bench, is_root=is_root, serial=serial)
+        words = summaries.extract(reading, bench.numbers)
+        summary = summaries.written(reading, words, is_root=is_root, serial=serial)
         draft.written.append(summary)
         fresh[node] = summary
 
 
-async def _say(reading: Reading, bench: Bench, *, is_root: bool, serial: int) -> Summary:
-    """Word a summary, or take the words from the cache: the same reading is never worded twice (design §3).
-
-    Views word the same leaves differently, so each has its own.
-    """
-    key = f"{reading.made_from}/{reading.node.sequence.view}/{summaries.worded_by(bench.numbers, reading)}"
-    (words,) = await bench.store.cached([key])
-    said = msgspec.json.decode(words, type=summaries.Words) if words else summaries.extract(reading, bench.numbers)
-    if words is None:
-        await bench.store.cache({key: msgspec.json.encode(said).decode()})
-    return summaries.written(reading, said, is_root=is_root, serial=serial)
-
-
-async def _demote(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
+async def _demote(sequence: Sequence, due_now: Stretch, draft: _Draft, bench: Bench) -> None:
     """A sequence that grew a level has a new root: the old roots, if nothing else was due there, stop being one."""
     levels = range(1, forest.root_level(due_now.size, bench.k))
     old = [NodeId(sequence, level, 0) for level in levels if due_now.start >= bench.k**level]
@@ -224,7 +234,7 @@ async def _demote(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: B
             (draft.written if stored.is_root else draft.current).append(msgspec.structs.replace(stored, is_root=False))
 
 
-async def _vacate(sequence: Sequence, due_now: _Stretch, draft: _Draft, bench: Bench) -> None:
+async def _vacate(sequence: Sequence, due_now: Stretch, draft: _Draft, bench: Bench) -> None:
     """Drop the nodes that stand over nothing any more.
 
     Channels that were pooled here are no longer public, or leaves were erased: then the nodes behind the end that have
@@ -255,12 +265,10 @@ async def _beyond(sequence: Sequence, total: int, bench: Bench) -> list[NodeId]:
 
 
 async def _above(
-    node: NodeId, due_now: _Stretch, fresh: dict[NodeId, Summary], bench: Bench, directory: Directory
+    node: NodeId, due_now: Stretch, fresh: dict[NodeId, Summary], bench: Bench, directory: Directory
 ) -> Reading | None:
     """Read a node from its children: those renewed just now, and the stored ones before what is due."""
-    width = len(forest.cover(node.level, node.index, due_now.size, bench.k))
-    below = -(-width // bench.k ** (node.level - 1))
-    ids = [NodeId(node.sequence, node.level - 1, node.index * bench.k + i) for i in range(below)]
+    ids = forest.children(node, due_now.size, bench.k)
     first_due = due_now.start // bench.k ** (node.level - 1)
     stored = await bench.store.summaries([n for n in ids if n.index < first_due])
     children = [s for s in stored if s is not None] + [fresh[n] for n in ids if n in fresh]
@@ -300,20 +308,11 @@ async def _skeleton(actor: Sequence, bench: Bench, directory: Directory) -> _Dra
 async def _live(
     sequence: Sequence, uids: Iterable[str], bench: Bench, directory: Directory, draft: _Draft | None = None
 ) -> dict[str, Source]:
-    """The leaves that a summariser may read: live, spoken, embedded, and public where the sequence pools channels.
+    """The leaves that a summariser may read and that are embedded.
 
     Whether they belong to the sequence is looked at for a draft only, and whether some are still to be embedded said.
     """
-    wanted = list(dict.fromkeys(uids))
-    versions = await bench.store.versions(wanted)
-    standing = {uid: winner(known) for uid, known in zip(wanted, versions, strict=True) if known}
-    readable = {
-        uid: v
-        for uid, v in standing.items()
-        if not v.deleted and (directory.is_public(v.channel) or not summaries.read_by_everyone(sequence))
-    }
-    if draft is not None:
-        readable = await _belonging(sequence, readable, bench)
+    readable = await speaking(sequence, uids, bench.store, directory, belonging=draft is not None)
     vectors = await bench.index.vectors([v.key for v in readable.values()])
     if draft is not None:
         draft.waits = any(
@@ -328,9 +327,24 @@ async def _live(
     }
 
 
-async def _belonging(sequence: Sequence, readable: dict[str, Version], bench: Bench) -> dict[str, Version]:
+async def speaking(
+    sequence: Sequence, uids: Iterable[str], store: StructureStore, directory: Directory, *, belonging: bool = True
+) -> dict[str, Version]:
+    """What stands of the leaves that a summariser may read: not deleted, public where the sequence pools channels."""
+    wanted = list(dict.fromkeys(uids))
+    versions = await store.versions(wanted)
+    standing = {uid: winner(known) for uid, known in zip(wanted, versions, strict=True) if known}
+    readable = {
+        uid: v
+        for uid, v in standing.items()
+        if not v.deleted and (directory.is_public(v.channel) or not summaries.read_by_everyone(sequence))
+    }
+    return await _belonging(sequence, readable, store) if belonging else readable
+
+
+async def _belonging(sequence: Sequence, readable: dict[str, Version], store: StructureStore) -> dict[str, Version]:
     if sequence.view != "artifact":
         return {uid: v for uid, v in readable.items() if routing.belongs(sequence, v, {})}
     targets = list(dict.fromkeys(t for v in readable.values() for t in routing.targets_of(v)))
-    known = dict(zip(targets, await bench.store.versions(targets), strict=True))
+    known = dict(zip(targets, await store.versions(targets), strict=True))
     return {uid: v for uid, v in readable.items() if routing.belongs(sequence, v, known)}

@@ -1,4 +1,7 @@
-"""Prove that the stores are what the log says: rebuild the forests beside them and compare checksums."""
+"""Prove that the stores are what the log says: rebuild the forests beside them and compare checksums.
+
+And that no summary in use covers what is not said any more (flows.lineage).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import msgspec
 from streammem.core import bridges, checksums, forest, positions, routing
 from streammem.core.identifiers import Rules
 from streammem.core.registers import winner
+from streammem.flows.lineage import trace
 from streammem.flows.structure import grow
 from streammem.ports import LogReader, Span, StructureStore
 from streammem.records import Bridge, Leaf, Position, Sequence, Version
@@ -36,16 +40,28 @@ class Checksums(msgspec.Struct, frozen=True):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """The stores' checksums beside those of a rebuild, and what differs."""
+    """The stores' checksums beside those of a rebuild, and what differs.
+
+    Of the `summaries` and `wordings` in use that were looked at, `stale_count` cover what is deleted, erased, edited or
+    not visible any more; `stale` says so of the first of them.
+    """
 
     checksum: str
     stored: dict[str, str]
     rebuilt: dict[str, str]
     entries: int
+    summaries: int = 0
+    wordings: int = 0
+    stale: tuple[str, ...] = ()
+    stale_count: int = 0
 
     @property
     def different(self) -> list[str]:
         return [name for name in PARTS if self.stored[name] != self.rebuilt[name]]
+
+    @property
+    def sound(self) -> bool:
+        return not self.different and not self.stale_count
 
 
 async def replay(
@@ -82,11 +98,21 @@ async def verify(
     fan_out: int = 2,
     progress: Callable[[int], None] | None = None,
 ) -> Verified:
-    """Rebuild from the log into `fresh` and compare it with `store`."""
+    """Rebuild from the log into `fresh` and compare it with `store`; look at the lineage of its summaries."""
     upto = await store.applied("structure")
     await replay(log, fresh, rules, upto=upto, progress=progress)
     stored, rebuilt = await measure(store, k, fan_out), await measure(fresh, k, fan_out)
-    return Verified(stored.checksum, stored.parts, rebuilt.parts, positions.between({}, upto))
+    found = await trace(store, k)
+    return Verified(
+        stored.checksum,
+        stored.parts,
+        rebuilt.parts,
+        positions.between({}, upto),
+        summaries=found.summaries,
+        wordings=found.wordings,
+        stale=found.named,
+        stale_count=found.stale,
+    )
 
 
 async def measure(store: StructureStore, k: int, fan_out: int) -> Checksums:

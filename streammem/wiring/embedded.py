@@ -16,15 +16,16 @@ from streammem.backends.fastembed import FastembedEmbedder
 from streammem.backends.memory import MemoryStructure
 from streammem.backends.qdrant_edge import EdgeIndex, discard
 from streammem.backends.sqlite import SqliteLog, SqliteStructure
+from streammem.backends.sqlite_ledger import SqliteLedger
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 from streammem.errors import MemoryFormatError, MemoryHeldError, SettingsError
-from streammem.ports import Embedder, StructureStore, VectorIndex
+from streammem.ports import Embedder, Ledger, StructureStore, VectorIndex
 from streammem.settings import Settings
 
 FORMAT = 1
 """The layout of a memory directory. A break makes it 2."""
 
-CARD, LOG, STRUCTURE = "memory.json", "log.sqlite", "structure.sqlite"
+CARD, LOG, STRUCTURE, LEDGER = "memory.json", "log.sqlite", "structure.sqlite", "ledger.sqlite"
 
 LEAST_FREE = 200 * 2**20
 """Bytes that must be free to open a memory."""
@@ -61,6 +62,7 @@ class Embedded:
         self.embedder = embedder
         self.log = log
         self.structure: StructureStore = structure
+        self._ledger = ledger_of(path)
         self._index: EdgeIndex | None = None
         self._index_checked = False
         self._lock = lock
@@ -71,6 +73,11 @@ class Embedded:
         if self._index is None:
             self._index = EdgeIndex(self.path / "vectors", self.embedder.name, self.embedder.dimensions)
         return self._index
+
+    @property
+    def ledger(self) -> Ledger:
+        """What model calls may take and have taken."""
+        return self._ledger
 
     async def check_index(self) -> None:
         """Refuse an index that is empty although the store says that messages were indexed: it was lost."""
@@ -99,9 +106,15 @@ class Embedded:
         """Release files and the lock."""
         if self._index is not None:
             self._index.close()
+        self._ledger.close()
         self.structure.close()  # type: ignore[attr-defined]
         self.log.close()
         self._lock.close()
+
+
+def ledger_of(path: Path) -> SqliteLedger:
+    """The ledger of the memory in a directory. It may be used while another process holds the memory."""
+    return SqliteLedger(path / LEDGER)
 
 
 def open_embedded(

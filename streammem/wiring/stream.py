@@ -19,6 +19,7 @@ from streammem.backends.memory import MemoryStructure
 from streammem.backends.qdrant_edge import EdgeIndex, discard
 from streammem.backends.redis import RedisStructure
 from streammem.backends.redis_beats import RedisBeats
+from streammem.backends.redis_ledger import RedisLedger
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 from streammem.core.topics import LOG, named
 from streammem.errors import MemoryFormatError, SettingsError
@@ -70,6 +71,12 @@ def beats(settings: Settings) -> RedisBeats:
     return RedisBeats(redis.url.get_secret_value(), redis.prefix, cluster=redis.cluster)
 
 
+def ledger(settings: Settings) -> RedisLedger:
+    """What model calls may take and have taken."""
+    redis = settings.redis
+    return RedisLedger(redis.url.get_secret_value(), redis.prefix, cluster=redis.cluster)
+
+
 class Streaming:
     """The open parts of a memory in servers. Use `open_streaming`; close once. Each connects when first used."""
 
@@ -82,13 +89,14 @@ class Streaming:
         self.log = KafkaLog(connection(kafka), named(kafka.prefix, LOG), max_bytes=kafka.max_bytes)
         self.structure = RedisStructure(redis.url.get_secret_value(), redis.prefix, cluster=redis.cluster)
         self.beats = beats(settings)
+        self.ledger = ledger(settings)
         self._card = Card(FORMAT, settings.forest.k, self.rules.digest)
         self._make_embedder = embedder
         self._embedder: Embedder | None = None
         self._index: VectorIndex | None = None
         self._opening = asyncio.Lock()
         self._closing = AsyncExitStack()
-        for part in (self.structure.close, self.beats.close, self.log.stop, self.exchange.stop):
+        for part in (self.structure.close, self.beats.close, self.ledger.close, self.log.stop, self.exchange.stop):
             self._closing.push_async_callback(part)
 
     async def check(self) -> None:

@@ -20,7 +20,7 @@ TRIES = 3
 
 
 async def verified(parts: Streaming, seconds: float, progress: Progress | None = None) -> Verified:
-    """Rebuild the forests from the log in this process and compare them with Redis.
+    """Rebuild the forests from the log in this process and compare them with Redis; trace what summaries cover.
 
     Waits up to so many seconds for `structure` to reach the end of the log. Raises TransientError if it does not.
     """
@@ -38,7 +38,7 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
             fan_out=settings.retrieval.fan_out,
             progress=told,
         )
-        if not found.different or not left or await parts.log.end() == end:
+        if found.sound or not left or await parts.log.end() == end:
             break
     return found
 

@@ -19,6 +19,7 @@ from streammem.flows.summarize import Bench, summarize
 from streammem.ports import Embedder
 from streammem.records import Event
 from streammem.settings import ReceiveSettings, Settings
+from streammem.wiring.language import language_model
 from streammem.wiring.stream import Streaming, exchange, open_streaming
 from streammem.workers import stages
 from streammem.workers.connect import Connecting
@@ -26,6 +27,7 @@ from streammem.workers.duty import BEAT, SILENCE, Duty, Pulse, persist
 from streammem.workers.loop import IDLE, app_of, idle_app_of, serve
 from streammem.workers.query import Clerk
 from streammem.workers.stages import Done, LogStage, Stage
+from streammem.workers.wording import word_for_ever
 
 ROLES = ("connect", "ingest", "structure", "index", "summarize", "query")
 """What `all` is."""
@@ -87,6 +89,8 @@ async def _ready(role: str, parts: Streaming) -> None:
         await parts.check()
     if role in ("index", "summarize", "query"):
         await parts.index()
+    if role == "summarize" and parts.settings.openai.model is not None:
+        await language_model(parts.settings).close()  # a wrong set-up is told at start
 
 
 def _opened(settings: ReceiveSettings) -> None:
@@ -183,7 +187,12 @@ async def _follow(stage: LogStage, pulse: Pulse, parts: Streaming) -> None:
 async def _summarize(pulse: Pulse, parts: Streaming) -> None:
     settings = parts.settings
     bench = Bench(
-        parts.structure, await parts.index(), settings.forest.k, settings.summary, lease=settings.worker.lease
+        parts.structure,
+        await parts.index(),
+        settings.forest.k,
+        settings.summary,
+        lease=settings.worker.lease,
+        worded=settings.openai.model is not None,
     )
 
     async def round_() -> Done:
@@ -202,7 +211,10 @@ async def _summarize(pulse: Pulse, parts: Streaming) -> None:
                 pulse.count(done)
             await asyncio.sleep(settings.worker.round)
 
-    await serve(lambda: idle_app_of("summarize", work, settings), duty, settings)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(serve(lambda: idle_app_of("summarize", work, settings), duty, settings))
+        if settings.openai.model is not None:
+            group.create_task(word_for_ever(parts, pulse))
 
 
 async def _nothing(records: Any) -> Done:
@@ -218,6 +230,7 @@ async def _query(pulse: Pulse, parts: Streaming) -> None:
         parts.rules,
         forest=settings.forest,
         numbers=settings.retrieval,
+        worded=settings.openai.model is not None,
     )
     await Clerk(parts, counter, pulse).serve()
 

@@ -9,11 +9,17 @@ from typing import Any
 
 import msgspec
 
+from streammem.core import spending
 from streammem.core.topics import READS, TOPICS, group_of
-from streammem.errors import StreammemError
+from streammem.errors import SettingsError, StreammemError
 from streammem.flows.index import APPLIED as INDEXED
+from streammem.flows.outlook import standing as standing_of
+from streammem.flows.outlook import why_not
 from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.ports import WORDING
 from streammem.records import Beat, Position
+from streammem.settings import Settings
+from streammem.wiring.language import writer_of
 from streammem.wiring.stream import Streaming
 from streammem.workers.run import ROLES
 
@@ -40,6 +46,22 @@ class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
     fresh: tuple[float, float, float] | None = None
 
 
+class ModelCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of the language model that words summaries. A pause and a spent budget are told, and are no fault.
+
+    `state`: "no model", "made", or why they are not. `waiting` are sequences in all queues of nodes to be worded. The
+    rest is today's budget: what is used of it, and its limits (None: none), money in the currency.
+    """
+
+    state: str = "no model"
+    waiting: int = 0
+    tokens: int = 0
+    tokens_limit: int | None = None
+    money: float = 0.0
+    money_limit: float | None = None
+    currency: str = ""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The whole. `stores` says "ok" or what is wrong; `problems` are sentences for people, none when healthy.
 
@@ -51,6 +73,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     stores: dict[str, str]
     due: int = 0
     dead_letters: int = 0
+    model_calls: ModelCalls = ModelCalls()
     position: dict[str, Position] = {}
 
     @property
@@ -68,12 +91,14 @@ async def standing(parts: Streaming, roles: Many[str] = ROLES) -> Status:
     lags = topics.get("lags", {})
     every = (role_status(role, lags.get(role, (0, 0.0)), beats) for role in roles)
     by_role = tuple(role for role in every if roles != ROLES or not _idle(role))
+    calls: ModelCalls = store.get("calls", ModelCalls(state="unknown"))
     return Status(
         problems=tuple(problems(by_role, stores, topics.get("missing", ()))),
         roles=by_role,
         stores=stores,
         due=store.get("due", 0),
         dead_letters=topics.get("dead_letters", 0),
+        model_calls=calls,
         position={"log": topics.get("end", {}), **store.get("applied", {})},
     )
 
@@ -145,10 +170,37 @@ async def _redis(parts: Streaming) -> tuple[dict[str, Any], str]:
         applied = {name: await parts.structure.applied(name) for name in (STRUCTURED, INDEXED)}
         if any(applied.values()):
             await parts.check()  # an empty memory would be given the card of whoever looks first
-        due = (await parts.structure.counts())["due"]
-        return {"beats": await parts.beats.beats(), "due": due, "applied": applied}
+        counts = await parts.structure.counts()
+        calls = await _calls(parts, sum(counts[queue] for queue in WORDING))
+        return {"beats": await parts.beats.beats(), "due": counts["due"], "calls": calls, "applied": applied}
 
     return await _told(asked(), {})
+
+
+async def _calls(parts: Streaming, waiting: int) -> ModelCalls:
+    settings = parts.settings
+    if settings.openai.model is None:
+        return ModelCalls(waiting=waiting)
+    try:
+        terms = writer_of(settings).terms
+    except SettingsError as error:
+        return ModelCalls(state=str(error), waiting=waiting)
+    state = why_not(await standing_of(parts.ledger, terms)) or "made"
+    return model_calls(state, waiting, await parts.ledger.used(), settings)
+
+
+def model_calls(state: str, waiting: int, used: tuple[int, int], settings: Settings) -> ModelCalls:
+    """Put together what is known of model calls; `used` are tokens and billionths."""
+    budget = settings.budget
+    return ModelCalls(
+        state=state,
+        waiting=waiting,
+        tokens=used[0],
+        tokens_limit=budget.tokens,
+        money=used[1] / spending.billionths(1),
+        money_limit=budget.money,
+        currency=budget.currency,
+    )
 
 
 async def _vectors(parts: Streaming) -> str:

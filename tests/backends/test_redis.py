@@ -4,9 +4,11 @@ import asyncio
 import importlib
 import random
 import sys
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 import redis
 from hypothesis import example, given
@@ -23,7 +25,7 @@ from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.routing import targets_of
 from streammem.errors import MemoryFormatError, MissingExtraError, SettingsError, TransientError
 from streammem.flows.structure import grow
-from streammem.ports import Span
+from streammem.ports import OPEN, QUEUES, SUMMARIES, WORDS, Span
 from streammem.records import (
     Answering,
     Beat,
@@ -33,9 +35,13 @@ from streammem.records import (
     Leaf,
     LogEntry,
     MessageEvent,
+    NodeId,
+    Paid,
     ReactionEvent,
     Sequence,
+    Summary,
     UserEvent,
+    Wording,
 )
 from tests.servers import redis_server
 from tests.stories import deleted, edited, private, public, said
@@ -67,6 +73,14 @@ def client(opened: Any) -> Iterator[redis.Redis]:
     """A look behind the store."""
     with redis.Redis.from_url(opened.url) as connected:
         yield connected
+
+
+def summary(node: NodeId) -> Summary:
+    return Summary(node, "said little", A, B, 2, "d", ("C1",), (), 20, 0, is_root=True, vector=b"v")
+
+
+def wording(node: NodeId, text: str = "They agreed.", serial: int = 0) -> Wording:
+    return Wording(node, f"key of {text}", text, A, B, 2, "d", ("C1",), 20, serial, "m/1")
 
 
 async def rows(store: Any) -> list[tuple[str, bytes]]:
@@ -309,12 +323,32 @@ async def test_erasure_leaves_no_key_behind(opened, client):
     assert await store.sequences("w") == []
 
 
-async def test_two_that_look_for_work_at_once_never_get_the_same(opened):
+@pytest.mark.parametrize("queue", [SUMMARIES, WORDS])
+async def test_two_that_look_for_work_at_once_never_get_the_same(opened, queue):
     first, second = await opened(), await opened()
     marked = [Sequence("W", "channel", f"C{n}") for n in range(60)]
-    await first.mark_due([(sequence, A) for sequence in marked])
-    taken = await asyncio.gather(*(store.due(3, 100, 10) for _ in range(10) for store in (first, second)))
+    await first.mark_due([(sequence, A) for sequence in marked], queue)
+    taken = await asyncio.gather(*(store.due(3, 100, 10, queue) for _ in range(10) for store in (first, second)))
     assert sorted(mark.sequence for few in taken for mark in few) == sorted(marked)
+
+
+async def test_rests_that_end_all_at_once_are_each_given_once(opened):
+    store = await opened()
+    resting = [Sequence("W", "channel", f"C{n}") for n in range(2500)]
+    await store.mark_due([(sequence, A) for sequence in resting], OPEN, 150)
+    assert await store.due(9, 149, 10, OPEN) == []
+    given = []
+    while taken := await store.due(700, 150, 1000, OPEN):
+        given += [mark.sequence for mark in taken]
+    assert sorted(given) == sorted(resting)
+
+
+async def test_a_sequence_that_is_free_rests_when_a_mark_says_so_and_is_in_one_place(opened, client):
+    store = await opened()
+    await store.mark_due([(GENERAL, A), (ANN, A)], OPEN)
+    await store.mark_due([(GENERAL, B)], OPEN, 150)
+    where = [client.zrange(f"{opened.prefix}:{{open}}{part}", 0, -1) for part in ("free", "held")]
+    assert where == [[place(ANN).name.encode()], [place(GENERAL).name.encode()]]
 
 
 async def test_a_sequence_that_is_marked_while_it_is_held_stays_held(opened):
@@ -334,6 +368,130 @@ async def test_of_many_that_settle_the_same_one_clears_it(opened):
     read = await stores[0].due(9)
     gone = await asyncio.gather(*(store.settle(read) for store in stores))
     assert sorted(map(len, gone)) == [0, 2, 2, 2]
+
+
+# ----------------------------------------------------------------------------------------------- wordings and texts
+
+NODES = [NodeId(GENERAL, 1, n) for n in range(8)]
+
+
+class LooksThenWrites(RedisStructure):
+    """A planted fault: what was redacted between the look and the write is not seen."""
+
+    async def word(self, wordings):
+        marks = await self.redactions([w.node.sequence for w in wordings])
+        stand = [max((m.serial for m in some), default=0) == w.serial for some, w in zip(marks, wordings, strict=True)]
+        for wording, stands in zip(wordings, stand, strict=True):
+            tag = place(wording.node.sequence).tag
+            field = f"{place(wording.node.sequence).rest}|{wording.node.level}/{wording.node.index}"
+            raw = msgspec.msgpack.encode(wording)
+            await self._redis.run([("HSET", self._key(tag, "w"), field, raw)] if stands else [])
+        return stand
+
+
+async def left_by_writers(opened: Any, kind: type[RedisStructure]) -> tuple[int, int]:
+    """How many wordings stood that were read before a redaction, once it and its unwording were done; and all that did.
+
+    One redacts and takes wordings away, again and again; others read and word, each for several nodes, all the while.
+    """
+    redacting, writers = await opened(), [await opened(kind) for _ in range(4)]
+    await redacting.keep([summary(node) for node in NODES])
+    stood, old, done = 0, 0, asyncio.Event()
+
+    async def write(store: RedisStructure) -> None:
+        while not done.is_set():
+            [[mark]] = await store.redactions([GENERAL])
+            await asyncio.gather(*(store.word([wording(node, serial=mark.serial)]) for node in NODES))
+
+    async def redact() -> None:
+        nonlocal stood, old
+        for serial in range(2, 150):
+            await redacting.redact([(GENERAL, A)])
+            await redacting.unword(NODES)
+            await asyncio.sleep(0.001)
+            known = [w.serial for w in await redacting.wordings(NODES) if w]
+            stood, old = stood + len(known), old + sum(k < serial for k in known)
+        done.set()
+
+    await redacting.redact([(GENERAL, A)])
+    await asyncio.gather(redact(), *map(write, writers))
+    return old, stood
+
+
+async def test_whoever_words_while_others_redact_leaves_nothing_that_was_read_before(opened):
+    old, stood = await left_by_writers(opened, RedisStructure)
+    assert (old, stood > 0) == (0, True)
+
+
+async def test_looking_before_writing_would_leave_what_was_read_before(opened):
+    old, _ = await left_by_writers(opened, LooksThenWrites)
+    assert old > 0
+
+
+async def test_a_wording_lists_its_node_again_when_the_index_was_lost(opened, client):
+    store = await opened()
+    await store.keep([summary(NODES[0])])
+    client.unlink(f"{opened.prefix}:summarised")
+    await store.word([wording(NODES[0])])
+    assert sorted([key async for key, _ in store.generated()]) == ["", "key of They agreed."]
+    counts = await store.counts()
+    assert (counts["summaries"], counts["wordings"]) == (1, 1)
+
+
+def shelf(prefix: str, key: str) -> str:
+    return f"{prefix}:{{{zlib.crc32(key.encode()) % 64}}}texts"
+
+
+async def test_former_texts_count_as_absent_are_searched_as_they_are_and_go_with_their_messages(opened, client):
+    store = await opened()
+    former = {name: f'{{"text":"<@U1>: as said","picks":["W/C1/{name}"]}}' for name in "ab"} | {"broken": '"'}
+    for name, text in former.items():
+        client.hset(shelf(opened.prefix, name), name, text)
+    await store.cache({"above": Paid("said", ("a",))})
+    assert await store.cached(["a", "broken", "above"]) == [None, None, Paid("said", ("a",))]
+    found = dict([row async for row in store.generated()])
+    assert found == {"above": Paid("said", ("a",))} | {name: Paid(text, ()) for name, text in former.items()}
+    await store.uncache(["W/C1/a"])
+    assert {name async for name, _ in store.generated()} == {"b", "broken"}
+
+
+@pytest.mark.parametrize("room", range(4))
+async def test_texts_that_were_taken_out_in_part_are_found_again(opened, room):
+    store = await opened()
+    texts = {"0": ("W/C1/m1",), "1": ("0",), "2": ("1", "W/C1/m2"), "3": ("2",)}
+    await store.cache({key: Paid("text", sources) for key, sources in texts.items()})
+    run, left = store._redis.run, room
+
+    async def cut_short(commands):
+        nonlocal left
+        if any(command[0] == "HDEL" for command in commands):
+            left -= 1
+            if left < 0:
+                raise InterruptedError
+        return await run(commands)
+
+    store._redis.run = cut_short
+    with pytest.raises(InterruptedError):
+        await store.uncache(["W/C1/m1"])
+    store._redis.run = run
+    assert (await store.counts())["cached_texts"] == 4 - room
+    await store.uncache(["W/C1/m1"])
+    assert (await store.counts())["cached_texts"] == 0
+
+
+async def test_a_wording_takes_one_round_trip_after_its_index(opened):
+    store = await opened()
+    await store.keep([summary(node) for node in NODES])
+    await store.word([wording(NODES[0])])  # now the server knows the script
+    asked, run = [], store._redis._sent
+
+    async def counted(commands):
+        asked.append([command[0] for command in commands])
+        return await run(commands)
+
+    store._redis._sent = counted
+    assert await store.word([wording(node, "anew") for node in NODES]) == [True] * len(NODES)
+    assert asked == [["SADD"], ["EVALSHA"]]
 
 
 # -------------------------------------------------------------------------------------------- odd names, much of all
@@ -365,9 +523,9 @@ def test_two_messages_never_share_a_home(both):
 def test_what_one_step_touches_lies_in_one_slot(sequence, id_):
     store = RedisStructure("redis://127.0.0.1:1")
     where, (tag, name) = place(sequence), home(f"{sequence.workspace}/{id_}/x")
-    assert len({key_slot(store._key(where.tag, kind, where.rest).encode()) for kind in "sxu"}) == 1
+    assert len({key_slot(store._key(where.tag, kind, where.rest).encode()) for kind in "sxuw"}) == 1
     assert len({key_slot(store._key(tag, kind, name).encode()) for kind in "vpanrRT"}) == 1
-    assert len(set(map(key_slot, map(str.encode, store._queue)))) == 1
+    assert [len({key_slot(key.encode()) for key in store._queue(queue)}) for queue in QUEUES] == [1] * len(QUEUES)
 
 
 async def test_names_of_any_characters_come_back_as_they_are(opened, client):
@@ -375,14 +533,18 @@ async def test_names_of_any_characters_come_back_as_they_are(opened, client):
     odd = ("{", "}", "{}", "}{a}", "a/b", "%7B", "%", " ", "é\U0001f4a9", "*", "[a]", "\n", "a}g", "")
     sequences = [Sequence(f"W{w}", view, w, b, b) for w in odd for view in ("actor", "channel") for b in ("", "}", "/")]
     leaves = [Leaf(n, f"W/{name}/{name}") for n, name in enumerate(odd)]
+    nodes = [NodeId(sequence, 1, n) for n, sequence in enumerate(sequences)]
     for one in (store, model):
         await one.enter([Entry(sequence, leaf) for sequence in sequences for leaf in leaves[::3]])
         await one.link([Answering(leaf.uid, leaves[0]) for leaf in leaves])
         await one.learn([UserEvent(workspace=f"W{w}", id=f"U{w}", name=w) for w in odd])
         await one.learn([ReactionEvent(workspace=f"W{w}", channel=f"C{w}", message=f"M{w}", name="{x}") for w in odd])
         await one.mark_due([(sequence, leaves[3]) for sequence in sequences])
+        await one.mark_due([(sequence, leaves[3]) for sequence in sequences], OPEN, 7)
         await one.redact([(sequence, leaves[-1]) for sequence in sequences])
-        await one.cache(dict.fromkeys(odd, "text"))
+        await one.keep([summary(node) for node in nodes])
+        assert all(await one.word([wording(node, serial=1) for node in nodes]))
+        await one.cache({name: Paid(name, (name, "W/C1/a")) for name in odd})
         await one.forbid([name for name in odd if name])
     assert await rows(store) == await rows(model)
     assert await store.counts() == await model.counts()
@@ -391,6 +553,8 @@ async def test_names_of_any_characters_come_back_as_they_are(opened, client):
         lambda s: s.placements(uids),
         lambda s: s.answers(uids),
         lambda s: s.redactions(sequences),
+        lambda s: s.wordings(nodes),
+        lambda s: s.cached(odd),
         lambda s: s.leaves([Span(sequence, 0, 99) for sequence in sequences]),
         lambda s: s.reactions("W{}", "C{}", "M{}"),
         lambda s: s.sequences("W{}", "actor", "{}"),
@@ -404,6 +568,13 @@ async def test_names_of_any_characters_come_back_as_they_are(opened, client):
         await one.withdraw([(sequence, uids[3]) for sequence in sequences[::2]])
         await one.strike(["W%7B%7D/C{}/M{}", *(f"W{w}/C{w}/M{w}" for w in odd if "/" not in w and "%" not in w)])
         await one.unlearn("W}", "U}")
+        await one.uncache([odd[0]])
+        await one.unword(nodes[::2])
+        await one.drop(nodes[::3])
+    assert [await store.cached(odd), await store.wordings(nodes)] == [
+        await model.cached(odd),
+        await model.wordings(nodes),
+    ]
     assert await rows(store) == await rows(model)
     assert await store.counts() == await model.counts()
     assert await store.workspaces() == await model.workspaces()

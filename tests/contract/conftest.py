@@ -25,12 +25,15 @@ WRITES = {
     *("append", "erase"),
     *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache"),
     *("register", "enter", "link", "learn", "mark_due", "redact", "settle"),
-    *("keep", "drop", "cache", "advance", "clear"),
+    *("keep", "drop", "word", "unword", "cache", "advance", "clear", "sweep"),
 }
 
 
 class Reopened:
-    """A file that is closed and opened again after every write: nothing may live in the process alone."""
+    """A file that is closed and opened again after every write: nothing may live in the process alone.
+
+    But what rests does: a mark that says how long is followed by no opening.
+    """
 
     def __init__(self, backend: type[SqliteLog] | type[SqliteStructure], path: Path) -> None:
         self._open = lambda: backend(path)
@@ -40,10 +43,11 @@ class Reopened:
         return self._written(name) if name in WRITES else getattr(self._now, name)
 
     def _written(self, name: str) -> Any:
-        async def write(*arguments: Any) -> Any:
-            outcome = await getattr(self._now, name)(*arguments)
-            self._now.close()
-            self._now = self._open()
+        async def write(*arguments: Any, **options: Any) -> Any:
+            outcome = await getattr(self._now, name)(*arguments, **options)
+            if options.get("until") is None:
+                self._now.close()
+                self._now = self._open()
             return outcome
 
         return write

@@ -1,6 +1,7 @@
 """What erasure relies on in a structure store: what leaves it leaves no trace, and marks stay for ever."""
 
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from streammem.records import (
     Leaf,
     MembershipEvent,
     NodeId,
+    Paid,
     ReactionEvent,
     Redaction,
     Sequence,
@@ -30,6 +32,7 @@ from streammem.records import (
     TieEvent,
     UserEvent,
     Version,
+    Wording,
 )
 from tests.strategies import UIDS, WORKSPACE, facts, versions
 
@@ -63,6 +66,10 @@ def reaction(message: str, user: str = "U1", name: str = "+1") -> ReactionEvent:
 def summary(text: str, index: int = 0) -> Summary:
     node = NodeId(GENERAL, 1, index)
     return Summary(node, text, A, B, 2, "d", ("C1",), (), 20, 0, is_root=True, vector=b"\x00\x01\xff", picks=(A.uid,))
+
+
+def wording(text: str, index: int = 0) -> Wording:
+    return Wording(NodeId(GENERAL, 1, index), f"key {index}", text, A, B, 2, "d", ("C1",), 20, 0, "m/1")
 
 
 async def rows(store) -> list[tuple[str, bytes]]:
@@ -310,37 +317,122 @@ async def test_many_marks_are_looked_up_at_once(store):
 # ----------------------------------------------------------------------------------------------- what was generated
 
 
-def quoting(*uids: str) -> str:
-    return msgspec.json.encode({"text": "as said", "picks": uids}).decode()
+def paid(*sources: str, text: str = "as said") -> Paid:
+    return Paid(text, sources)
 
 
-async def test_cached_texts_go_when_they_quote_one_of_the_messages(store):
+async def left(store, texts: dict[str, Paid]) -> set[str]:
+    """Which of these are still in the cache, and as they were."""
+    known = dict(zip(texts, await store.cached(list(texts)), strict=True))
+    assert all(known[key] in (None, text) for key, text in texts.items())
+    assert (await store.counts())["cached_texts"] == len(texts) - list(known.values()).count(None)
+    return {key for key, text in known.items() if text is not None}
+
+
+async def test_cached_texts_go_when_they_were_made_from_one_of_the_messages(store):
     odd = 'W/C1/"\N{SNOWMAN}\\'
     texts = {
-        "a": quoting("W/C1/m1"),
-        "b": quoting("W/C1/m10", "W/C1/m2"),
-        "c": quoting("W/C1/m3", odd),
-        "d": '"',
-        "e": "m1 W/C1/m1",
-        "f": quoting("x", "W/C1/m4"),
-        "g": quoting("1"),
+        "a": paid("W/C1/m1"),
+        "b": paid("W/C1/m10", "W/C1/m2"),
+        "c": paid("W/C1/m3", odd),
+        "d": paid(text='"'),
+        "e": paid(text='m1 W/C1/m1 "W/C1/m1" and more'),
+        "f": paid("x", "W/C1/m4"),
+        "g": paid("1"),
     }
     await store.cache(texts)
     await store.uncache(["W/C1/m1", "W/C1/m4", odd, "m10", "C1/m2"])
-    assert await store.cached(list(texts)) == [None, texts["b"], None, '"', texts["e"], None, texts["g"]]
-    assert (await store.counts())["cached_texts"] == 4
+    assert await left(store, texts) == {"b", "d", "e", "g"}
+
+
+async def test_with_a_text_go_those_made_from_it_and_from_those_and_no_other(store):
+    keys = [f"{digit * 32}/channel/gpt/x-1/v1" for digit in "abcdef"]
+    low, beside, middle, top, other, apart = keys
+    texts = {
+        top: paid(middle, other),
+        low: paid("W/C1/m1", "W/C1/m2"),
+        middle: paid(beside, low),
+        beside: paid("W/C1/m3"),
+        other: paid("W/C1/m4"),
+        apart: paid(beside, f"{low}0", low[:-1], low[1:], text=f'"{low}" {middle}'),
+        'odd"\\ \N{SNOWMAN}': paid(top),
+        "above it": paid('odd"\\ \N{SNOWMAN}'),
+        "itself": paid("itself", "its twin"),
+        "its twin": paid("itself", "W/C1/m3"),
+    }
+    await store.cache(texts)
+    await store.uncache(["W/C1/m9", low[:32]])
+    assert await left(store, texts) == set(texts)
+    await store.uncache(["W/C1/m1"])
+    assert await left(store, texts) == {beside, other, apart, "itself", "its twin"}
+    await store.uncache(["W/C1/m3"])
+    assert await left(store, texts) == {other}
+
+
+async def test_a_long_chain_and_many_texts_fall_together(store):
+    chain = {f"k{n}": paid(f"k{n - 1}" if n else "W/C1/m1") for n in range(12)}
+    many = {f"t{n}": paid(f"W/C1/x{n}", "k0" if n % 2 else "k") for n in range(2600)}
+    await store.cache(chain | many)
+    await store.uncache(["W/C1/m1"])
+    assert await left(store, chain | many) == {f"t{n}" for n in range(0, 2600, 2)}
 
 
 async def test_what_was_generated_can_be_searched(store):
     await store.keep([summary("one"), summary("two", 1), summary("three", 2)])
+    await store.word([wording("eins"), wording("zwei", 1), wording("drei", 2)])
     await store.drop([NodeId(GENERAL, 1, 1)])
-    await store.cache({"k": quoting("W/C1/a"), "l": "\N{SNOWMAN}"})
-    kinds = {"summary": [], "cached": []}
-    async for kind, said in store.generated():
-        kinds[kind].append(msgspec.structs.replace(said, vector=b"") if isinstance(said, Summary) else said)
+    texts = {"k": paid("W/C1/a"), "l": paid(text="\N{SNOWMAN}")}
+    await store.cache(texts)
+    found = [
+        (key, msgspec.structs.replace(said, vector=b"") if isinstance(said, Summary) else said)
+        async for key, said in store.generated()
+    ]
     bare = [msgspec.structs.replace(one, vector=b"") for one in (summary("one"), summary("three", 2))]
-    assert sorted(kinds["summary"], key=lambda s: s.node) == bare
-    assert sorted(kinds["cached"]) == sorted([quoting("W/C1/a"), "\N{SNOWMAN}"])
+    expected = [*(("", one) for one in bare), ("key 0", wording("eins")), ("key 2", wording("drei", 2)), *texts.items()]
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+FORMER = '{"text":"<@U1>: as said","picks":["W/C1/a"]}'
+"""What the cache held before texts were paid for."""
+
+
+async def test_former_texts_count_as_absent_are_searched_as_they_are_and_go_with_their_messages(tmp_path):
+    store = SqliteStructure(tmp_path / "s")
+    for key, text in (("former", FORMER), ("broken", '"'), ("other", FORMER.replace("W/C1/a", "W/C1/b"))):
+        store._texts[key] = text
+    await store.cache({"above": paid("former")})
+    assert await store.cached(["former", "broken", "above"]) == [None, None, paid("former")]
+    found = dict([row async for row in store.generated()])
+    assert (found["former"], found["broken"], found["above"]) == (Paid(FORMER, ()), Paid('"', ()), paid("former"))
+    await store.uncache(["W/C1/a"])
+    assert {key async for key, _ in store.generated()} == {"broken", "other"}
+    store.close()
+
+
+class CutShort(dict[str, str]):
+    """Takes out so many texts and no more."""
+
+    room = 0
+
+    def __delitem__(self, key: str) -> None:
+        if not self.room:
+            raise InterruptedError
+        self.room -= 1
+        super().__delitem__(key)
+
+
+@pytest.mark.parametrize("room", range(5))
+async def test_texts_that_were_taken_out_in_part_are_found_again(room):
+    store, texts = MemoryStructure(), CutShort()
+    store._texts = texts
+    await store.cache({"0": paid("W/C1/m1"), "1": paid("0"), "2": paid("1"), "3": paid("2", "0")})
+    texts.room = room
+    with suppress(InterruptedError):
+        await store.uncache(["W/C1/m1"])
+    assert len(texts) == 4 - room
+    texts.room = 9
+    await store.uncache(["W/C1/m1"])
+    assert not texts
 
 
 async def test_erasing_while_checksums_are_read_is_no_fault(store):
@@ -374,7 +466,9 @@ async def secretly(store: SqliteStructure, count: int) -> list[str]:
         await store.learn([UserEvent(workspace="W", id=f"U{start}", name=f"{SECRET} {start}")])
         await store.keep([summary(f"{SECRET} {start}", start)])
         await store.keep([summary(f"renewed: {SECRET}", start)])
-        await store.cache({f"k{start}": quoting(leaves[start].uid, SECRET)})
+        await store.word([wording(f"put otherwise: {SECRET} {start}", start)])
+        await store.cache({f"k{start}": paid(leaves[start].uid, text=SECRET)})
+        await store.cache({f"above k{start}": paid(f"k{start}", text=SECRET)})
         await store.advance("structure", {0: start + 1})
     return [leaf.uid for leaf in leaves]
 

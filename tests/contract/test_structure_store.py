@@ -16,7 +16,7 @@ from streammem.backends.memory import MemoryStructure
 from streammem.backends.sqlite import SqliteStructure
 from streammem.core.registers import winner
 from streammem.errors import MemoryFormatError, MemoryHeldError, TransientError
-from streammem.ports import Span, Stand
+from streammem.ports import CHANGED, OPEN, QUEUES, SUMMARIES, TOUCHED, WORDS, Span, Stand
 from streammem.records import (
     Answering,
     ChannelEvent,
@@ -26,12 +26,14 @@ from streammem.records import (
     Leaf,
     MembershipEvent,
     NodeId,
+    Paid,
     ReactionEvent,
     Redaction,
     Sequence,
     Summary,
     UserEvent,
     Version,
+    Wording,
 )
 
 GENERAL = Sequence("W", "channel", "C1")
@@ -57,6 +59,10 @@ def reaction(name: str, number: str = "1", *, present: bool = True) -> ReactionE
 def summary(node: NodeId, text: str = "said little", serial: int = 0) -> Summary:
     vector, is_root = b"\x00\x01\xff" * 4, node.index == 0
     return Summary(node, text, A, B, 2, "d" * 32, ("C1",), ("merged",), 20, serial, is_root, vector, (A.uid,))
+
+
+def wording(node: NodeId, text: str = "They agreed.", serial: int = 0, key: str = "d/channel/m/1") -> Wording:
+    return Wording(node, key, text, A, B, 2, "d" * 32, ("C1",), 20, serial, "m/1", tokens=40)
 
 
 async def rows(store) -> list[tuple[str, bytes]]:
@@ -308,14 +314,15 @@ async def test_a_settled_sequence_marked_again_starts_anew_and_never_repeats_a_g
     assert new in await store.due(9)
 
 
-async def test_a_mark_read_before_a_rebuild_settles_nothing_after_it(store):
-    await store.mark_due([(GENERAL, A)])
-    old = await store.due(9)
+@pytest.mark.parametrize("queue", [SUMMARIES, WORDS])
+async def test_a_mark_read_before_a_rebuild_settles_nothing_after_it(store, queue):
+    await store.mark_due([(GENERAL, A)], queue)
+    old = await store.due(9, queue=queue)
     await store.clear()
-    assert await store.due(9) == []
-    await store.mark_due([(GENERAL, A)])
-    await store.settle(old)
-    assert len(await store.due(9)) == 1
+    assert await store.due(9, queue=queue) == []
+    await store.mark_due([(GENERAL, A)], queue)
+    await store.settle(old, queue)
+    assert len(await store.due(9, queue=queue)) == 1
 
 
 async def test_settling_what_was_never_marked_is_no_fault(store):
@@ -419,6 +426,98 @@ async def test_a_rebuild_lets_go_of_what_is_held(store):
     assert named(await store.due(9, 101)) == [GENERAL]
 
 
+# ---------------------------------------------------------------------------------------------------------- queues
+
+
+async def test_a_sequence_waits_in_each_queue_on_its_own(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)])
+    await store.mark_due([(DOC, A), (GENERAL, A)], queue=WORDS)
+    assert [(mark.sequence, mark.earliest) for mark in await store.due(9)] == [(GENERAL, B), (ANN, B)]
+    words = await store.due(9, queue=WORDS)
+    assert [(mark.sequence, mark.earliest) for mark in words] == [(DOC, A), (GENERAL, A)]
+    assert await store.due(9, queue=OPEN) == []
+    assert await store.settle(words, queue=WORDS) == []
+    assert await store.settle(words, queue=WORDS) == words
+    assert (named(await store.due(9)), await store.due(9, queue=WORDS)) == ([GENERAL, ANN], [])
+
+
+async def test_counts_say_how_many_sequences_are_in_each_queue(store):
+    for number, queue in enumerate(QUEUES):
+        await store.mark_due([(Sequence("W", "channel", f"C{n}"), A) for n in range(number)], queue)
+    counts = await store.counts()
+    assert [counts[queue] for queue in QUEUES] == list(range(len(QUEUES)))
+    await store.clear()
+    assert not any((await store.counts()).values())
+    assert [await store.due(9, queue=queue) for queue in QUEUES] == [[]] * len(QUEUES)
+
+
+async def test_what_is_held_in_one_queue_is_free_in_another(store):
+    for queue in (SUMMARIES, CHANGED):
+        await store.mark_due([(GENERAL, A)], queue=queue)
+    assert named(await store.due(9, 100, 10, CHANGED)) == [GENERAL]
+    assert await store.due(9, 105, 10, CHANGED) == []
+    (free,) = await store.due(9, 105)
+    await store.hold([free], 200)
+    assert await store.due(9, 150) == []
+    assert named(await store.due(9, 150, queue=CHANGED)) == [GENERAL]
+
+
+@pytest.mark.parametrize("queue", [SUMMARIES, TOUCHED])
+async def test_a_newer_mark_of_a_queue_is_settled_by_nobody_and_rests_no_more(store, queue):
+    await store.mark_due([(GENERAL, B), (ANN, B)], queue)
+    taken = await store.due(9, 100, 60, queue)
+    await store.mark_due([(GENERAL, A)], queue)
+    assert await store.settle(taken[:1], queue) == []
+    assert [mark.earliest for mark in await store.due(1, 101, 0.0, queue)] == [A]
+    await store.hold(taken, 300, queue)
+    assert GENERAL in named(await store.due(9, 150, 0.0, queue))
+
+
+@pytest.mark.parametrize("queue", [SUMMARIES, OPEN])
+async def test_a_mark_may_say_until_when_it_rests(store, queue):
+    await store.mark_due([(ANN, A)], queue=queue)
+    await store.mark_due([(GENERAL, B), (DOC, B)], queue=queue, until=160.5)
+    assert named(await store.due(9, 160, queue=queue)) == [ANN]
+    assert (await store.counts())[queue] == 3
+    assert named(await store.due(9, 160.5, queue=queue)) == [ANN, GENERAL, DOC]
+
+
+async def test_a_rest_is_put_off_or_shortened_by_the_next_mark_that_says_one(store):
+    await store.mark_due([(GENERAL, B), (ANN, B)], queue=OPEN, until=110)
+    await store.mark_due([(GENERAL, A)], queue=OPEN, until=200)
+    await store.mark_due([(ANN, A)], queue=OPEN, until=105)
+    assert named(await store.due(9, 104, queue=OPEN)) == []
+    assert named(await store.due(9, 105, queue=OPEN)) == [ANN]
+    assert named(await store.due(9, 199, queue=OPEN)) == [ANN]
+    assert [mark.earliest for mark in await store.due(9, 200, queue=OPEN)] == [A, A]
+
+
+async def test_a_mark_with_a_rest_takes_the_sequence_from_whoever_holds_it(store):
+    await store.mark_due([(GENERAL, B)], queue=OPEN)
+    taken = await store.due(9, 100, 500, OPEN)
+    await store.mark_due([(GENERAL, B)], queue=OPEN, until=150)
+    assert await store.due(9, 149, queue=OPEN) == []
+    (again,) = await store.due(9, 150, queue=OPEN)
+    assert again.generation > taken[0].generation
+
+
+async def test_what_is_given_when_its_rest_is_over_is_held_as_anything_else(store):
+    await store.mark_due([(GENERAL, B)], queue=OPEN, until=150)
+    (taken,) = await store.due(9, 150, 10, OPEN)
+    assert await store.due(9, 159, 10, OPEN) == []
+    assert await store.settle([taken], queue=OPEN) == []
+    assert await store.due(9, 500, queue=OPEN) == []
+
+
+async def test_a_mark_read_in_one_queue_settles_nothing_in_another(store):
+    await store.mark_due([(GENERAL, A)], queue=WORDS)
+    await store.mark_due([(GENERAL, A)], queue=CHANGED)
+    read = await store.due(9, queue=WORDS)
+    await store.settle(read, queue=CHANGED)
+    await store.settle(read)
+    assert named(await store.due(9, queue=WORDS)) == named(await store.due(9, queue=CHANGED)) == [GENERAL]
+
+
 # ------------------------------------------------------------------------------------------ redactions, summaries
 
 
@@ -455,10 +554,101 @@ async def test_a_dropped_summary_can_be_kept_again(store):
 
 
 async def test_paid_texts_are_kept_across_a_rebuild(store):
-    await store.cache({"k1": "text ☃", "k2": ""})
+    texts = {"d/channel/m/1": Paid('text ☃ "quoted"', ("W/C1/a", "é")), "k2": Paid("", ())}
+    await store.cache(texts)
     await store.clear()
-    assert await store.cached(["k1", "k3", "k2"]) == ["text ☃", None, ""]
+    assert await store.cached(["d/channel/m/1", "k3", "k2"]) == [texts["d/channel/m/1"], None, texts["k2"]]
     assert (await store.counts())["cached_texts"] == 2
+
+
+async def test_a_text_cached_again_replaces_the_one_before(store):
+    await store.cache({"k": Paid("one", ("W/C1/a",))})
+    await store.cache({"k": Paid("two", ("W/C1/b",)), "l": Paid("three", ())})
+    assert await store.cached(["k", "l"]) == [Paid("two", ("W/C1/b",)), Paid("three", ())]
+
+
+# -------------------------------------------------------------------------------------------------------- wordings
+
+NODES = [NodeId(GENERAL, 1, 0), NodeId(GENERAL, 1, 1), NodeId(ANN, 1, 0), NodeId(DOC, 2, 0)]
+
+
+async def test_wordings_are_kept_replaced_and_forgotten_by_node(store):
+    await store.keep([summary(node) for node in NODES])
+    assert await store.word([wording(node) for node in NODES]) == [True] * 4
+    anew = wording(NODES[0], "They agreed ☃.", key="e/channel/m/1")
+    assert await store.word([anew]) == [True]
+    await store.unword([NODES[1], NodeId(DOC, 9, 9)])
+    await store.unword([NODES[1]])
+    await store.unword([])
+    asked = [NODES[3], NODES[1], NODES[0], NodeId(DOC, 9, 9)]
+    assert await store.wordings(asked) == [wording(NODES[3]), None, anew, None]
+    counts = await store.counts()
+    assert (counts["summaries"], counts["wordings"]) == (4, 3)
+
+
+async def test_a_wording_with_a_fault_is_kept_as_it_is(store):
+    failed = msgspec.structs.replace(wording(NODES[0], ""), fault="refused", tokens=0)
+    await store.keep([summary(NODES[0])])
+    assert await store.word([failed]) == [True]
+    assert await store.wordings(NODES[:1]) == [failed]
+
+
+async def test_summaries_kept_anew_leave_their_wordings(store):
+    await store.keep([summary(NODES[0])])
+    await store.word([wording(NODES[0])])
+    await store.keep([summary(NODES[0], "said more", 3)])
+    assert await store.wordings(NODES[:1]) == [wording(NODES[0])]
+
+
+async def test_a_node_without_a_summary_is_not_worded(store):
+    await store.keep([summary(node) for node in NODES[:2]])
+    await store.drop([NODES[0]])
+    assert await store.word([wording(node) for node in NODES]) == [False, True, False, False]
+    assert await store.wordings(NODES) == [None, wording(NODES[1]), None, None]
+
+
+async def test_a_dropped_node_has_no_wording_and_finds_none_when_it_comes_again(store):
+    await store.keep([summary(node) for node in NODES])
+    await store.word([wording(node) for node in NODES])
+    await store.drop(NODES[:2])
+    await store.keep([summary(NODES[0])])
+    assert await store.wordings(NODES) == [None, None, wording(NODES[2]), wording(NODES[3])]
+    counts = await store.counts()
+    assert (counts["summaries"], counts["wordings"]) == (3, 2)
+
+
+async def test_what_was_read_before_a_deletion_is_not_written_after_it(store):
+    await store.keep([summary(node) for node in NODES])
+    await store.redact([(GENERAL, B), (GENERAL, A)])
+    old, now, later = ([wording(NODES[0], serial=serial)] for serial in (0, 2, 3))
+    assert await store.word([wording(NODES[0], serial=1), *old, wording(NODES[2])]) == [False, False, True]
+    assert await store.word(now) == [True]
+    assert await store.word(later) == [False]
+    await store.redact([(GENERAL, B)])
+    assert await store.word(now) == [False]
+    assert await store.word([wording(NODES[1], serial=3), wording(NODES[0], "anew", 3)]) == [True, True]
+    assert [w.serial for w in await store.wordings(NODES[:3]) if w] == [3, 3, 0]
+
+
+async def test_a_rebuild_forgets_wordings_and_keeps_what_was_paid(store):
+    await store.keep([summary(NODES[0])])
+    await store.word([wording(NODES[0])])
+    await store.cache({"d/channel/m/1": Paid("They agreed.", (A.uid,))})
+    await store.clear()
+    assert await store.wordings(NODES[:1]) == [None]
+    assert await store.cached(["d/channel/m/1"]) == [Paid("They agreed.", (A.uid,))]
+    await store.keep([summary(NODES[0])])
+    assert await store.wordings(NODES[:1]) == [None]
+    assert {name for name, number in (await store.counts()).items() if number} == {"summaries", "cached_texts"}
+
+
+async def test_many_nodes_are_worded_at_once(store):
+    many = [NodeId(s, level, n) for s in (GENERAL, ANN, DOC) for level in (1, 2) for n in range(300)]
+    await store.keep([summary(node) for node in many[::2]])
+    assert await store.word([wording(node, f"{node.index}") for node in many]) == [True, False] * (len(many) // 2)
+    found = await store.wordings(many)
+    assert [w.text if w else None for w in found] == [None if n % 2 else str(m.index) for n, m in enumerate(many)]
+    assert (await store.counts())["wordings"] == len(many) // 2
 
 
 # ------------------------------------------------------------------------------------------- offsets and the whole
@@ -488,6 +678,9 @@ async def fill(store) -> None:
     await store.mark_due([(GENERAL, A)])
     await store.redact([(GENERAL, A)])
     await store.keep([summary(NodeId(GENERAL, 1, 0))])
+    (known,) = await store.redactions([GENERAL])
+    await store.word([wording(NodeId(GENERAL, 1, 0), serial=known[0].serial)])
+    await store.mark_due([(GENERAL, A)], queue=WORDS)
     await store.advance("structure", {0: 9})
 
 
@@ -500,6 +693,7 @@ async def test_a_rebuild_starts_from_nothing(store):
     assert await store.placements([A.uid]) == [()]
     assert await store.redactions([GENERAL]) == [()]
     assert await store.summaries([NodeId(GENERAL, 1, 0)]) == [None]
+    assert await store.wordings([NodeId(GENERAL, 1, 0)]) == [None]
     assert await store.applied("structure") == {}
     await fill(store)
     assert await store.leaves([Span(GENERAL, 0, 9)]) == [(A, B)]
@@ -519,9 +713,12 @@ async def test_counts_name_everything(store):
         "answers": 1,
         "facts": 1,
         "reactions": 1,
+        **dict.fromkeys(QUEUES, 0),
         "due": 1,
+        "words": 1,
         "redactions": 1,
         "summaries": 1,
+        "wordings": 1,
         "cached_texts": 0,
     }
 
@@ -533,7 +730,8 @@ async def test_checksums_see_registers_sequences_answers_and_facts_only(store):
     await store.mark_due([(GENERAL, B)])
     await store.redact([(GENERAL, B)])
     await store.drop([NodeId(GENERAL, 1, 0)])
-    await store.cache({"k": "t"})
+    await store.mark_due([(GENERAL, B)], queue=WORDS)
+    await store.cache({"k": Paid("t", ())})
     await store.advance("index", {0: 4})
     assert await rows(store) == before
 
@@ -616,6 +814,80 @@ async def test_what_no_offset_covers_may_be_lost_but_only_as_a_whole(tmp_path):
     store = SqliteStructure(tmp_path / "s")
     assert await rows(store) == covered
     assert await store.applied("structure") == {0: 9}
+    store.close()
+
+
+async def test_queues_wordings_and_paid_texts_are_there_when_the_file_is_opened_again(tmp_path):
+    store = SqliteStructure(tmp_path / "s")
+    await fill(store)
+    await store.mark_due([(ANN, B), (GENERAL, A)], queue=OPEN, until=500)
+    await store.mark_due([(DOC, A)], queue=OPEN)
+    await store.cache({"k": Paid("paid", (A.uid,))})
+    waiting = [await store.due(9, 1000, queue=queue) for queue in QUEUES]
+    store.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert [await store.due(9, 1000, queue=queue) for queue in QUEUES] == waiting
+    assert named(await store.due(9, 1, queue=OPEN)) == [ANN, GENERAL, DOC], "nobody holds what is opened"
+    assert await store.wordings([NodeId(GENERAL, 1, 0)]) == [wording(NodeId(GENERAL, 1, 0), serial=1)]
+    assert await store.cached(["k"]) == [Paid("paid", (A.uid,))]
+    assert await store.settle(waiting[QUEUES.index(OPEN)], queue=OPEN) == []
+    await store.unword([NodeId(GENERAL, 1, 0)])
+    store.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert await store.due(9, queue=OPEN) == []
+    assert (await store.wordings([NodeId(GENERAL, 1, 0)]), (await store.counts())["words"]) == ([None], 1)
+    store.close()
+
+
+async def test_a_paid_text_is_on_the_disk_when_cache_returns(tmp_path):
+    store, said = SqliteStructure(tmp_path / "s"), list[str]()
+    store._file._db.set_trace_callback(said.append)
+    await store.enter([Entry(GENERAL, A)])
+    await store.cache({"k": Paid("paid", ())})
+    store._file._db.set_trace_callback(None)
+    told = [line for line in said if line.startswith(("PRAGMA", "COMMIT"))]
+    assert told == ["PRAGMA synchronous = FULL", "COMMIT", "PRAGMA synchronous = NORMAL"]
+    store._file.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert await store.cached(["k"]) == [Paid("paid", ())]
+    store.close()
+
+
+async def test_a_file_from_before_wordings_opens_and_takes_them(tmp_path):
+    store = SqliteStructure(tmp_path / "s")
+    await store.enter([Entry(GENERAL, A)])
+    await store.mark_due([(GENERAL, A)])
+    await store.keep([summary(NodeId(GENERAL, 1, 0))])
+    store.close()
+    with sqlite3.connect(tmp_path / "s") as db:
+        db.execute("DROP TABLE wording")
+        db.execute("DROP TABLE queued")
+        former = ("x/extractive", '{"text":"as said","picks":["W/C1/a"]}')
+        db.execute("INSERT INTO text VALUES (?, ?)", former)
+    db.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert named(await store.due(9)) == [GENERAL]
+    assert await store.cached([former[0]]) == [None]
+    await store.word([wording(NodeId(GENERAL, 1, 0))])
+    await store.mark_due([(ANN, A)], queue=WORDS)
+    store.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert await store.wordings([NodeId(GENERAL, 1, 0)]) == [wording(NodeId(GENERAL, 1, 0))]
+    assert named(await store.due(9, queue=WORDS)) == [ANN]
+    assert [said async for key, said in store.generated() if key == former[0]] == [Paid(former[1], ())]
+    store.close()
+
+
+async def test_a_sequence_that_only_waits_or_is_only_worded_keeps_its_number(tmp_path):
+    store = SqliteStructure(tmp_path / "s")
+    await store.keep([summary(NODES[2])])
+    await store.word([wording(NODES[2])])
+    await store.mark_due([(DOC, A)], queue=WORDS)
+    store.write_anew()
+    store.close()
+    store = SqliteStructure(tmp_path / "s")
+    assert await store.wordings([NODES[2]]) == [wording(NODES[2])]
+    assert named(await store.due(9, queue=WORDS)) == [DOC]
     store.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 import copy
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -25,8 +25,8 @@ from streammem.backends.memory import MemoryStructure
 from streammem.backends.redis import RedisStructure
 from streammem.backends.sqlite import SqliteStructure
 from streammem.core import routing
-from streammem.ports import Span
-from streammem.records import Answering, Due, Entry, Leaf, NodeId, Sequence, Summary
+from streammem.ports import OPEN, SUMMARIES, Span
+from streammem.records import Answering, Due, Entry, Leaf, NodeId, Paid, Sequence, Summary, Wording
 from tests.servers import redis_server
 from tests.strategies import CHANNELS, MESSAGES, UIDS, USERS, WORKSPACE, facts, versions
 
@@ -37,6 +37,7 @@ SEQUENCES = (
     Sequence("V", "channel", "C1"),
 )
 NODES = tuple(NodeId(sequence, 1, index) for sequence in SEQUENCES[:4] for index in range(2))
+WAITING = (SUMMARIES, OPEN)
 
 MEMORY = Path("/dev/shm")
 """Only processes die here: files need not outlive the power."""
@@ -49,7 +50,8 @@ marks = st.lists(st.tuples(sequences, leaves), max_size=4)
 nodes = st.lists(st.sampled_from(NODES), max_size=3)
 words = st.sampled_from(("a", "b", "c"))
 uids = st.lists(st.sampled_from(UIDS[:8]), max_size=4)
-texts = st.sampled_from(("a", *(f'{{"picks":["{uid}"]}}' for uid in UIDS[:3])))
+queues = st.sampled_from(WAITING)
+paid = st.builds(Paid, words, st.lists(st.sampled_from(("a", "b", "c", *UIDS[:3])), max_size=2).map(tuple))
 
 
 async def reading(store: Any, now: float) -> dict[str, Any]:
@@ -72,10 +74,11 @@ async def reading(store: Any, now: float) -> dict[str, Any]:
         "facts": await store.facts(WORKSPACE),
         "facts_generation": await store.facts_generation(WORKSPACE),
         "reactions": [await store.reactions(WORKSPACE, c, m) for c in CHANNELS for m in MESSAGES],
-        "due": await store.due(99, 1e9),
-        "free": await store.due(99, now),
+        "due": {queue: await store.due(99, 1e9, 0.0, queue) for queue in WAITING},
+        "free": {queue: await store.due(99, now, 0.0, queue) for queue in WAITING},
         "redactions": await store.redactions(SEQUENCES),
         "summaries": await store.summaries(NODES),
+        "wordings": await store.wordings(NODES),
         "cached": await store.cached(["a", "b", "c"]),
         "forbidden": await store.forbidden(UIDS),
         "applied": [await store.applied(name) for name in ("a", "b", "c")],
@@ -83,28 +86,52 @@ async def reading(store: Any, now: float) -> dict[str, Any]:
     }
 
 
-async def words_of(store: Any) -> list[tuple[str, str]]:
+async def words_of(store: Any) -> list[tuple[str, str, str]]:
     """What was generated."""
-    said = [(kind, said.text if isinstance(said, Summary) else said) async for kind, said in store.generated()]
-    return sorted(said)
+    return sorted([(key, type(said).__name__, said.text) async for key, said in store.generated()])
 
 
 class Plain:
-    """What entering, linking, registering and marking mean, in four dictionaries and no cleverness."""
+    """What entering, linking, registering, marking and wording mean, in dictionaries and no cleverness."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: dict[str, Paid] | None = None) -> None:
         self.runs: defaultdict[Sequence, dict[str, int]] = defaultdict(dict)
         self.answers: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self.versions: defaultdict[str, set[Any]] = defaultdict(set)
-        self.due: dict[Sequence, Leaf] = {}
+        self.due: dict[str, dict[Sequence, Leaf]] = {queue: {} for queue in WAITING}
+        self.serials = Counter[Sequence]()
+        self.summaries: set[NodeId] = set()
+        self.wordings: dict[NodeId, Wording] = {}
+        self.texts = texts or {}
 
     @staticmethod
     def add(run: dict[str, int], leaf: Leaf) -> None:
         run[leaf.uid] = min(leaf.ts, run.get(leaf.uid, leaf.ts))
 
-    def mark(self, marks: list[tuple[Sequence, Leaf]]) -> None:
+    def mark(self, marks: list[tuple[Sequence, Leaf]], queue: str) -> None:
+        due = self.due[queue]
         for sequence, leaf in marks:
-            self.due[sequence] = min(leaf, self.due.get(sequence, leaf))
+            due[sequence] = min(leaf, due.get(sequence, leaf))
+
+    def word(self, wording: Wording) -> bool:
+        node = wording.node
+        if node not in self.summaries or wording.serial != self.serials[node.sequence]:
+            return False
+        self.wordings[node] = wording
+        return True
+
+    def drop(self, nodes: list[NodeId]) -> None:
+        self.summaries.difference_update(nodes)
+        self.unword(nodes)
+
+    def unword(self, nodes: list[NodeId]) -> None:
+        self.wordings = {node: wording for node, wording in self.wordings.items() if node not in nodes}
+
+    def uncache(self, names: set[str]) -> None:
+        gone = {key for key, text in self.texts.items() if not names.isdisjoint(text.sources)}
+        self.texts = {key: text for key, text in self.texts.items() if key not in gone}
+        if gone:
+            self.uncache(gone)
 
     def check(self, read: dict[str, Any]) -> None:
         runs = [self.runs.get(s, {}) for s in (*SEQUENCES, *read["sequences"])]
@@ -112,7 +139,11 @@ class Plain:
         assert read["leaves"] == [self.ordered(run) for run in runs]
         assert read["answers"] == [self.ordered(self.answers.get(uid, {})) for uid in UIDS]
         assert read["versions"] == [frozenset(self.versions.get(uid, ())) for uid in UIDS]
-        assert [(mark.sequence, mark.earliest) for mark in read["due"]] == list(self.due.items())
+        for queue, due in read["due"].items():
+            assert [(mark.sequence, mark.earliest) for mark in due] == list(self.due[queue].items())
+        assert [summary is not None for summary in read["summaries"]] == [node in self.summaries for node in NODES]
+        assert read["wordings"] == [self.wordings.get(node) for node in NODES]
+        assert read["cached"] == [self.texts.get(key) for key in ("a", "b", "c")]
         for uid, stands in zip(UIDS, read["placements"], strict=True):
             expected = sorted((s, run) for s, run in self.runs.items() if uid in run)
             assert [(p.sequence, p.rank, p.size) for p in stands] == [
@@ -128,7 +159,7 @@ class Plain:
 
 
 class Numbers:
-    """Generations of one store as the places that they have among all of it: another store counts in its own way."""
+    """Generations of one queue as the places that they have among all of it: another store counts in its own way."""
 
     def __init__(self) -> None:
         self.known: list[int] = []
@@ -140,10 +171,10 @@ class Numbers:
             self.known.append(number)
         return self.known.index(number)
 
-    def of(self, read: dict[str, Any]) -> dict[str, Any]:
-        for mark in sorted(read["due"], key=lambda mark: mark.generation):
+    def of(self, due: list[Due], free: list[Due]) -> list[list[Due]]:
+        for mark in sorted(due, key=lambda mark: mark.generation):
             self.place(mark.generation)
-        return read | {name: [self.placed(mark) for mark in read[name]] for name in ("due", "free")}
+        return [[self.placed(mark) for mark in some] for some in (due, free)]
 
     def placed(self, mark: Due) -> Due:
         return msgspec.structs.replace(mark, generation=self.place(mark.generation))
@@ -160,7 +191,7 @@ class Life(RuleBasedStateMachine):
         self.plain = Plain()
         self.position = 0
         self.now = 0.0
-        self.marks = {"model": Numbers(), "store": Numbers()}
+        self.marks = {name: {queue: Numbers() for queue in WAITING} for name in ("model", "store")}
         self.facts = {"model": Numbers(), "store": Numbers()}
         self.begin()
         self.settled()
@@ -206,14 +237,15 @@ class Life(RuleBasedStateMachine):
     def learn(self, given):
         self.both("learn", given)
 
-    @rule(given=marks)
-    def mark_due(self, given):
-        self.both("mark_due", given)
-        self.plain.mark(given)
+    @rule(given=marks, queue=queues, seconds=st.none() | st.integers(-1, 4))
+    def mark_due(self, given, queue, seconds=None):
+        self.both("mark_due", given, queue, None if seconds is None else self.now + seconds)
+        self.plain.mark(given, queue)
 
     @rule(given=marks)
     def redact(self, given):
         self.both("redact", given)
+        self.plain.serials.update(sequence for sequence, _ in given)
 
     @rule(given=st.lists(st.tuples(sequences, st.sampled_from(UIDS[:8])), max_size=5))
     def withdraw(self, given):
@@ -248,30 +280,31 @@ class Life(RuleBasedStateMachine):
     @rule(given=uids)
     def uncache(self, given):
         self.both("uncache", given)
+        self.plain.uncache(set(given))
         self.settled()
 
-    @rule(limit=st.integers(0, 3), lease=st.sampled_from((0, 2, 5)), marked=marks, ended=st.booleans())
-    def settle(self, limit, lease, marked, ended):
+    @rule(limit=st.integers(0, 3), lease=st.sampled_from((0, 2, 5)), marked=marks, ended=st.booleans(), queue=queues)
+    def settle(self, limit, lease, marked, ended, queue):
         """Some are taken, some of them marked again meanwhile, and some are settled twice."""
-        taken = self.each("due", limit, self.now, lease)
+        taken = self.each("due", limit, self.now, lease, queue)
         assert [mark.sequence for mark in taken[0]] == [mark.sequence for mark in taken[1]]
-        self.mark_due(marked)
+        self.mark_due(marked, queue)
         if not ended:
             return
         for _ in range(2):
-            gone = [self.runner.run(s.settle(d)) for s, d in zip((self.model, self.store), taken, strict=True)]
+            gone = [self.runner.run(s.settle(d, queue)) for s, d in zip((self.model, self.store), taken, strict=True)]
             assert [mark.sequence for mark in gone[0]] == [mark.sequence for mark in gone[1]]
         for mark in taken[0]:
             if mark.sequence not in dict(marked):
-                del self.plain.due[mark.sequence]
+                del self.plain.due[queue][mark.sequence]
         self.settled()
 
-    @rule(limit=st.integers(1, 3), marked=marks, seconds=st.integers(0, 4))
-    def hold(self, limit, marked, seconds):
-        taken = self.each("due", limit, self.now)
-        self.mark_due(marked)
+    @rule(limit=st.integers(1, 3), marked=marks, seconds=st.integers(0, 4), queue=queues)
+    def hold(self, limit, marked, seconds, queue):
+        taken = self.each("due", limit, self.now, 0.0, queue)
+        self.mark_due(marked, queue)
         for store, due in zip((self.model, self.store), taken, strict=True):
-            self.runner.run(store.hold(due, self.now + seconds))
+            self.runner.run(store.hold(due, self.now + seconds, queue))
 
     @rule(seconds=st.integers(1, 3))
     def wait(self, seconds):
@@ -284,13 +317,31 @@ class Life(RuleBasedStateMachine):
             "keep", [Summary(n, text, first, last, 2, text, (), (), 2, 0, is_root=False, vector=b"") for n in given]
         )
 
+        self.plain.summaries.update(given)
+
     @rule(given=nodes)
     def drop(self, given):
         self.both("drop", given)
+        self.plain.drop(given)
 
-    @rule(given=st.dictionaries(words, texts, max_size=2))
+    @rule(given=nodes, text=words, late=st.booleans())
+    def word(self, given, text, late):
+        """In time or too late."""
+        first, last, serials = Leaf(1, UIDS[0]), Leaf(2, UIDS[1]), self.plain.serials
+        wordings = [
+            Wording(n, text, text, first, last, 2, text, (), 2, serials[n.sequence] - late, "m/1") for n in given
+        ]
+        assert self.each("word", wordings) == [[self.plain.word(wording) for wording in wordings]] * 2
+
+    @rule(given=nodes)
+    def unword(self, given):
+        self.both("unword", given)
+        self.plain.unword(given)
+
+    @rule(given=st.dictionaries(words, paid, max_size=2))
     def cache(self, given):
         self.both("cache", given)
+        self.plain.texts |= given
         self.settled()
 
     @rule(name=words, partition=st.integers(0, 2), step=st.integers(-1, 3))
@@ -310,7 +361,7 @@ class Life(RuleBasedStateMachine):
     @rule()
     def clear(self):
         self.both("clear")
-        self.plain = Plain()
+        self.plain = Plain(self.plain.texts)
         self.settled()
 
     @invariant()
@@ -321,7 +372,8 @@ class Life(RuleBasedStateMachine):
         }
         self.plain.check(reads["model"])
         for name, read in reads.items():
-            reads[name] = self.marks[name].of(read)
+            for queue, numbers in self.marks[name].items():
+                read["due"][queue], read["free"][queue] = numbers.of(read["due"][queue], read["free"][queue])
             reads[name]["facts_generation"] = self.facts[name].place(read["facts_generation"])
         assert reads["store"] == reads["model"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence as Many
 from typing import Any
 
 import msgspec
@@ -31,12 +31,18 @@ from streammem.records import (
     Event,
     Forwarded,
     GroupEvent,
+    Leaf,
     LogEntry,
     MessageEvent,
+    NodeId,
+    Paid,
     ReactionEvent,
     Sender,
+    Sequence,
+    Summary,
     TieEvent,
     UserEvent,
+    Wording,
 )
 from tests.embedding import HashingEmbedder
 from tests.flows.crashes import EFFECTS, Crashes
@@ -53,12 +59,12 @@ wishes = st.builds(
 )
 
 
-def erasures(uids: Sequence[str], users: Sequence[str]) -> list[Event]:
+def erasures(uids: Many[str], users: Many[str]) -> list[Event]:
     wanted = Forgotten(WORKSPACE, tuple(uids), tuple(users))
     return [*forgetting._of_users(wanted), *forgetting._of_messages(wanted)]
 
 
-def decided(history: Sequence[Event], users: Sequence[str]) -> bool:
+def decided(history: Many[Event], users: Many[str]) -> bool:
     """Whether no fact that names these users beside others has the version of another fact of its register.
 
     Which of two facts of one version stands is by their content, and what is left of one has another.
@@ -74,7 +80,7 @@ def decided(history: Sequence[Event], users: Sequence[str]) -> bool:
     ]
 
 
-def entries(history: Sequence[Event]) -> list[LogEntry]:
+def entries(history: Many[Event]) -> list[LogEntry]:
     return [LogEntry(position=i, key=key, event=event) for i, (key, event) in enumerate(keyed(list(history)), 1)]
 
 
@@ -82,7 +88,7 @@ async def checksum(store: MemoryStructure) -> str:
     return (await measure(store, K, 2)).checksum
 
 
-async def grown(log: Sequence[LogEntry], size: int = 1000) -> MemoryStructure:
+async def grown(log: Many[LogEntry], size: int = 1000) -> MemoryStructure:
     store = MemoryStructure()
     for start in range(0, len(log), size):
         await grow(log[start : start + size], store, DEFAULT_RULES)
@@ -247,7 +253,7 @@ async def test_the_search_catches_a_planted_fault(fault: type[MemoryStructure]) 
 # ------------------------------------------------------------------------------------------------------ by example
 
 
-async def forget(world: World, *uids: str, users: Sequence[str] = ()) -> Forgotten:
+async def forget(world: World, *uids: str, users: Many[str] = ()) -> Forgotten:
     wanted = await forgetting.found("w", uids, users, world.log)
     done = await forgetting.forget(wanted, world.log, world.log, world.store)
     await world.catch_up()
@@ -255,7 +261,7 @@ async def forget(world: World, *uids: str, users: Sequence[str] = ()) -> Forgott
     return done
 
 
-async def test_summaries_and_cached_words_do_not_quote_it_any_more() -> None:
+async def test_summaries_do_not_quote_it_any_more() -> None:
     world = World()
     story = [public(), *(said(str(n), f"step {n} of DOC-1 was approved and merged", user="ana") for n in range(1, 12))]
     secret = said("12", "the vault code is 4711, DOC-1 approved", user="bo")
@@ -265,7 +271,80 @@ async def test_summaries_and_cached_words_do_not_quote_it_any_more() -> None:
     await calm.tell(story)
     assert shape(world.summaries()) == shape(calm.summaries())
     assert world.points() == calm.points()
-    assert not [text async for kind, text in world.store.generated() if kind == "cached" and "4711" in str(text)]
+
+
+def paid(*sources: str) -> Paid:
+    return Paid("somebody said something", sources)
+
+
+async def test_paid_texts_go_with_what_they_were_made_from_and_with_what_those_were_made_from() -> None:
+    world = World()
+    await world.tell([public(), said("1", "the code is 4711"), said("2", "hello", user="bo")])
+    low, middle, top = (f"{digit * 32}/channel/gpt-x/v1" for digit in "abc")
+    texts = {low: paid("w/c/1", "w/c/2"), middle: paid(low, "x"), top: paid("x", middle), "x": paid("w/c/2")}
+    await world.store.cache(texts)
+    wanted = Forgotten("w", ("w/c/1",), ())
+    assert (await forgetting.in_words(wanted, world.store))[1] == 3
+    done = await forget(world, "w/c/1")
+    assert await world.store.cached(list(texts)) == [None, None, None, texts["x"]]
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).total == 0
+
+
+def wording(index: int, text: str = "They talked.", *, key: str = "kept", ends: str = "23", ws: str = "w") -> Wording:
+    """Of a node of its own, from one message to another."""
+    first, last = (Leaf(int(end), f"{ws}/c/{end}") for end in ends)
+    node = NodeId(Sequence(ws, "channel", "c"), 1, index)
+    return Wording(node, key, text, first, last, 2, "d", ("c",), 2, 0, "gpt-x/v1")
+
+
+TRACES = [
+    wording(0, ends="12"),
+    wording(0, ends="21"),
+    wording(0, "<@ana>: the code is 4711"),
+    wording(0, "<@bo>: hi · <@ana>: the code"),
+    wording(0, key="low"),
+    wording(0, key="top"),
+    wording(0, key="gone"),
+    wording(0, "", key="low"),
+]
+NO_TRACES = [
+    wording(0),
+    wording(0, "", key="gone"),
+    wording(0, "well <@ana>: please look"),
+    wording(0, key="beside"),
+    wording(0, ends="12", ws="v"),
+    wording(0, "<@ana>: another", key="gone", ws="v"),
+]
+
+
+@pytest.mark.parametrize(("one", "count"), [*((one, 1) for one in TRACES), *((one, 0) for one in NO_TRACES)])
+async def test_a_wording_that_says_anything_of_what_was_forgotten_is_a_trace(one: Wording, count: int) -> None:
+    store, wanted = MemoryStructure(), Forgotten("w", ("w/c/1",), ("ana",))
+    await store.cache({"low": paid("w/c/1"), "top": paid("low"), "kept": paid("w/c/2"), "beside": paid("kept")})
+    node = one.node
+    await store.keep([Summary(node, "", one.first, one.last, 2, "d", ("c",), (), 2, 0, is_root=True, vector=b"")])
+    assert await store.word([one]) == [True]
+    alone = await forgetting.in_words(wanted, store)
+    await store.unword([node])
+    assert alone == ((await forgetting.in_words(wanted, store))[0] + count, 2)
+
+
+async def test_former_texts_that_quote_it_are_traces_and_go_with_it() -> None:
+    store, wanted = MemoryStructure(), Forgotten("w", ("w/c/1",), ("ana",))
+    store._texts |= {  # type: ignore[operator]
+        "a": '{"text":"<@bo>: hi","picks":["w/c/1"]}',
+        "b": '{"text":"<@ana>: hi","picks":["w/c/3"]}',
+        "c": '{"text":"<@bo>: hi","picks":["w/c/2"]}',
+    }
+    assert await forgetting.in_words(wanted, store) == (0, 2)
+    await store.uncache(["w/c/1", "w/c/3"])
+    assert [key async for key, _ in store.generated()] == ["c"]
+
+
+async def test_a_text_of_a_model_may_say_anything_and_is_a_trace_only_by_what_it_was_made_from() -> None:
+    store, wanted = MemoryStructure(), Forgotten("w", ("w/c/1",), ("ana",))
+    await store.cache({"k": Paid('"w/c/1" · <@ana>: so they said', ("w/c/2",))})
+    assert await forgetting.in_words(wanted, store) == (0, 0)
 
 
 @pytest.mark.parametrize("count", [3, 4, 9, 10, 27, 28])
@@ -544,32 +623,17 @@ async def test_what_comes_into_the_log_while_the_marks_are_lost_is_found_and_for
     assert (await forgetting.traces(done, world.log, world.store, world.index)).total == 0
 
 
-class Slow(MemoryStructure):
-    """Takes so long to say whether a text is cached that an erasure comes between."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.meanwhile: Any = None
-
-    async def cached(self, keys: Any) -> Any:
-        meanwhile, self.meanwhile = self.meanwhile, None
-        if meanwhile:
-            await meanwhile()
-        return await super().cached(keys)
-
-
-async def test_a_summariser_that_read_it_before_leaves_no_quote_of_it_in_the_cache() -> None:
-    store = Slow()
-    world = World(store=store)
-
-    async def erase() -> None:
-        await forget(world, "w/c/1")  # with a summary by another worker, for this one has lost its lease
-        await store.uncache(["w/c/1"])
-
-    store.meanwhile = erase
+async def test_what_a_model_began_to_word_before_it_was_forgotten_is_not_kept_and_a_text_cached_late_is_found() -> None:
+    world = World()
     await world.tell([public(), said("1", "the code is 4711"), said("2", "hello", user="bo")])
-    await world.summarize()
-    assert not [said async for _, said in store.generated() if "4711" in str(said)]
+    begun = wording(0, "They share the code 4711.", key="k", ends="12")
+    assert await world.store.summaries([begun.node]) != [None]
+    done = await forget(world, "w/c/1")
+    await world.store.cache({"k": Paid(begun.text, ("w/c/1", "w/c/2"))})  # by who did not look at the marks
+    assert await world.store.word([begun]) == [False]
+    assert (await forgetting.traces(done, world.log, world.store, world.index)).cached == 1
+    await world.store.uncache(["w/c/1"])
+    assert not [said async for _, said in world.store.generated() if "4711" in str(said)]
 
 
 async def test_what_cannot_be_used_of_a_forgotten_message_is_not_given_back_with_a_reason() -> None:

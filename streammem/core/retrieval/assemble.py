@@ -114,7 +114,7 @@ def line(version: Version, room: str, user: str) -> str:
 
 
 def named(text: str, names: Mapping[str, str]) -> str:
-    """A summary's text with `<@user>` marks turned into names."""
-    for user, name in names.items():
-        text = text.replace(f"<@{user}>", name)
+    """A summary's text with marks like `<@user>` turned into names."""
+    for mark, name in names.items():
+        text = text.replace(mark, name)
     return text

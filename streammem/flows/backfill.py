@@ -1,0 +1,197 @@
+"""Wording by jobs of the Batch API: cheaper, within a day, for histories. Level by level, children before parents.
+
+    1. go through what is due; what is not in the cache is gathered instead of asked for
+    2. collect the jobs that have ended: check the replies, keep the texts, account for them
+    3. hand in what is gathered and in no job yet, as far as the budget goes
+    4. wait, and begin again; done when nothing is gathered and no job is left
+
+A job is noted before it is handed in, under a name that the server is told, so that after a crash it is found there and
+not handed in twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from uuid import uuid4
+
+import msgspec
+
+from streammem.core import prompts, replies, spending
+from streammem.core.prompts import Part
+from streammem.errors import PausedError
+from streammem.flows.sheet import Pen, Said, Worded
+from streammem.flows.telling import Terms, forget_erased, paused_because
+from streammem.flows.wording import drain
+from streammem.ports import LanguageModel, Ledger, StructureStore
+from streammem.records import Claim, Job, Limits, Paid, Prompt, Reply, Spent
+
+CLAIM = 26 * 3600.0
+"""Seconds that the texts of a job are held: longer than a job may take."""
+
+
+class Backfill:
+    """Words what is due by jobs. `told` hears of every round: how many prompts are with the server."""
+
+    def __init__(
+        self,
+        pen: Pen,
+        model: LanguageModel,
+        ledger: Ledger,
+        terms: Terms,
+        *,
+        told: Callable[[int], None] | None = None,
+    ) -> None:
+        self._desk = _Desk(pen.store)
+        self._pen = msgspec.structs.replace(pen, tell=self._desk)
+        self._model, self._ledger, self._terms, self._told = model, ledger, terms, told
+
+    async def run(self) -> Worded:
+        """Return when nothing is due any more. Raises PausedError when the budget is spent and no job is left."""
+        total = Worded()
+        while True:
+            await asyncio.sleep(self._pen.rest)  # what was left behind in the last round is due again
+            self._desk.gathered.clear()
+            total = msgspec.structs.replace(total, behind=0) + await drain(self._pen)
+            collected = await self._collect()
+            jobs = await self._ledger.jobs()
+            paused = await self._hand_in(jobs)
+            jobs = await self._ledger.jobs()
+            if self._told:
+                self._told(sum(len(job.claims) for job in jobs))
+            if not jobs and paused is not None:
+                raise paused
+            if not jobs and not collected:
+                return total
+            if not collected:
+                await asyncio.sleep(self._terms.numbers.poll)
+
+    # ---- collecting
+    async def _collect(self) -> int:
+        """Take in the jobs that have ended; how many there were."""
+        ended = 0
+        for job in await self._ledger.jobs():
+            known = job.id or await self._model.handed_in(job.name)
+            if known and not job.id:
+                job = msgspec.structs.replace(job, id=known)  # noqa: PLW2901 - the same job, with what is known now
+                await self._ledger.keep_job(job)
+            if known and not await self._model.ended(known):
+                continue
+            await self._take_in(job, await self._model.replies(known) if known else {})
+            ended += 1
+        return ended
+
+    async def _take_in(self, job: Job, found: dict[str, Reply | str]) -> None:
+        """Check and keep what came of a job. What is no longer wanted was paid for all the same."""
+        parts = {part.id: part for part in self._desk.gathered.values()}
+        texts: dict[Part, str] = {}
+        for id_, reply in found.items():
+            if id_ in parts:
+                self._check(parts[id_], reply, texts)
+        paid = {part.key: Paid(text, part.sources) for part, text in texts.items()}
+        await self._pen.store.cache(paid)
+        await forget_erased([source for entry in paid.values() for source in entry.sources], self._pen.store)
+        await self._ledger.settle(job.tokens, job.money, self._account(job, found, texts))
+        await self._ledger.release([claim.key for claim in job.claims], job.name)
+        await self._ledger.drop_job(job.name)
+        if job.id:
+            await self._model.discard(job.id)
+
+    def _check(self, part: Part, reply: Reply | str, texts: dict[Part, str]) -> None:
+        if isinstance(reply, str):
+            self._desk.fail(part, reply)
+            return
+        good, faults = replies.read(reply.text, [part], self._terms.numbers.length)
+        if part.key in good:
+            texts[part] = good[part.key]
+        else:
+            self._desk.fail(part, faults[part.key])
+
+    def _account(self, job: Job, found: dict[str, Reply | str], texts: dict[Part, str]) -> list[Spent]:
+        """What a job took, by view and level."""
+        worded = {part.key for part in texts}
+        return [self._spent(claim, found.get(prompts.id_of(claim.key)), claim.key in worded) for claim in job.claims]
+
+    def _spent(self, claim: Claim, reply: Reply | str | None, worded: bool) -> Spent:
+        answered = reply if isinstance(reply, Reply) else Reply("")
+        money = spending.money(answered.tokens_in, answered.tokens_out, self._terms.price, self._terms.share)
+        return Spent(
+            view=claim.view,
+            level=claim.level,
+            calls=int(reply is not None),
+            failed=int(isinstance(reply, str)),
+            nodes=int(worded),
+            tokens_in=answered.tokens_in,
+            tokens_out=answered.tokens_out,
+            money=money,
+        )
+
+    # ---- handing in
+    async def _hand_in(self, jobs: Many[Job]) -> PausedError | None:
+        """Hand in what is gathered and nobody has, in jobs. What stopped it, when the budget does not allow more."""
+        handed = {claim.key for job in jobs for claim in job.claims}
+        parts = [part for part in self._desk.gathered.values() if part.key not in handed]
+        size = self._terms.numbers.job
+        for start in range(0, len(parts), size):
+            paused = await self._hand_in_one(parts[start : start + size])
+            if paused is not None:
+                return paused
+        return None
+
+    async def _hand_in_one(self, parts: Many[Part]) -> PausedError | None:
+        name = uuid4().hex
+        claims = [Claim(part.key, part.view, part.level) for part in parts]
+        mine = await self._ledger.claim(claims, name, CLAIM)
+        asked, paused = await self._affordable([part for part in parts if part.key in mine])
+        await self._ledger.release(sorted(mine - {part.key for part, _ in asked}), name)
+        if asked:
+            tokens, money = (sum(one[i] for _, one in asked) for i in (0, 1))
+            held = tuple(claim for claim in claims if claim.key in {part.key for part, _ in asked})
+            job = Job(name=name, claims=held, tokens=tokens, money=money, at=time.time())
+            await self._ledger.keep_job(job)
+            wanted = {part.id: self._desk.prompt(part, self._terms.numbers.length) for part, _ in asked}
+            await self._ledger.keep_job(msgspec.structs.replace(job, id=await self._model.submit(name, wanted)))
+        return paused
+
+    async def _affordable(self, parts: Many[Part]) -> tuple[list[tuple[Part, tuple[int, int]]], PausedError | None]:
+        """The parts that the day's budget allows, with what was taken out of it for each."""
+        budget = Limits(day_tokens=self._terms.limits.day_tokens, day_money=self._terms.limits.day_money)
+        asked: list[tuple[Part, tuple[int, int]]] = []
+        for part in parts:
+            prompt = self._desk.prompt(part, self._terms.numbers.length)
+            most = spending.most(prompts.cost(prompt), prompt.room, self._terms.price, self._terms.share)
+            taken = await self._ledger.take(budget, *most)
+            if not taken.granted:
+                return asked, PausedError(paused_because(taken), taken.wait)
+            asked.append((part, most))
+        return asked, None
+
+
+class _Desk:
+    """Gathers the parts that are not in the cache, for the next job. One that failed twice is failed at."""
+
+    def __init__(self, store: StructureStore) -> None:
+        self._store = store
+        self.gathered: dict[str, Part] = {}
+        self._faults: dict[str, list[str]] = {}
+
+    async def __call__(self, part: Part, company: str) -> Said | None:  # noqa: ARG002 - a job has every kind
+        (paid,) = await self._store.cached([part.key])
+        if paid is not None:
+            return Said(paid.text)
+        faults = self._faults.get(part.key, [])
+        if len(faults) > 1:
+            return Said("", fault=faults[-1])
+        self.gathered[part.key] = part
+        return None
+
+    def fail(self, part: Part, fault: str) -> None:
+        """Note what was wrong with a reply."""
+        self._faults.setdefault(part.key, []).append(fault)
+
+    def prompt(self, part: Part, length: int) -> Prompt:
+        """What is asked, with what was wrong the first time."""
+        faults = self._faults.get(part.key)
+        return prompts.prompt([part], length, {part.id: faults[-1]} if faults else {})
