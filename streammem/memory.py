@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
     from streammem.flows.evaluate import Dataset
 
+GRACE = 5.0
+"""Seconds that replies under way, which are paid for, are waited for at the end."""
+
 Progress = Callable[[str, int], None]
 """Told, by stage (`log`, `index`, `summaries`, `replay`), how many more are done."""
 
@@ -158,11 +161,12 @@ class Memory(Questions):
             await self.settle()
         parts, writer = self._parts, writer_of(self._parts.settings)
         model = language_model(parts.settings)
+        teller = Teller(model, parts.ledger, parts.structure, writer.terms, trouble=trouble)
         try:
             await wording.begin(parts.structure, parts.ledger, writer.name)
-            teller = Teller(model, parts.ledger, parts.structure, writer.terms, trouble=trouble)
             yield self._pen(writer, teller), model
         finally:
+            await teller.close(GRACE)
             await model.close()
 
     def _pen(self, writer: Writer, tell: Tell) -> Pen:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, inf
 from typing import NamedTuple
 
@@ -36,8 +37,15 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 def money(tokens_in: int, tokens_out: int, price: Price, share: float = 1.0) -> int:
     """What tokens cost in billionths, rounded up. Prices and the share of them that is paid are meant as written."""
-    per_token = [_exact(part) * _exact(share) * 1000 for part in price]  # a billionth of a millionth
+    per_token = _per_token(price, share)
     return ceil(tokens_in * per_token[0] + tokens_out * per_token[1])
+
+
+@lru_cache(maxsize=64)
+def _per_token(price: Price, share: float) -> tuple[Fraction, Fraction]:
+    """In billionths: each is a thousandth of the price of a million."""
+    into, out = (_exact(part) * _exact(share) * 1000 for part in price)
+    return into, out
 
 
 def billionths(amount: float) -> int:

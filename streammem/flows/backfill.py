@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Many
 from uuid import uuid4
 
@@ -142,31 +142,42 @@ class Backfill:
 
     async def _hand_in_one(self, parts: Many[Part]) -> PausedError | None:
         name = uuid4().hex
-        claims = [Claim(part.key, part.view, part.level) for part in parts]
-        mine = await self._ledger.claim(claims, name, CLAIM)
-        asked, paused = await self._affordable([part for part in parts if part.key in mine])
-        await self._ledger.release(sorted(mine - {part.key for part, _ in asked}), name)
+        mine = await self._ledger.claim(_claims(parts), name, CLAIM)
+        free = [part for part in parts if part.key in mine]
+        asked, taken, paused = await self._affordable(free)
+        await self._ledger.release(sorted(mine - {part.key for part in asked}), name)
         if asked:
-            tokens, money = (sum(one[i] for _, one in asked) for i in (0, 1))
-            held = tuple(claim for claim in claims if claim.key in {part.key for part, _ in asked})
-            job = Job(name=name, claims=held, tokens=tokens, money=money, at=time.time())
+            job = Job(name=name, claims=_claims(asked), tokens=taken[0], money=taken[1], at=time.time())
             await self._ledger.keep_job(job)
-            wanted = {part.id: self._desk.prompt(part, self._terms.numbers.length) for part, _ in asked}
+            wanted = {part.id: self._prompt(part) for part in asked}
             await self._ledger.keep_job(msgspec.structs.replace(job, id=await self._model.submit(name, wanted)))
         return paused
 
-    async def _affordable(self, parts: Many[Part]) -> tuple[list[tuple[Part, tuple[int, int]]], PausedError | None]:
-        """The parts that the day's budget allows, with what was taken out of it for each."""
-        budget = Limits(day_tokens=self._terms.limits.day_tokens, day_money=self._terms.limits.day_money)
-        asked: list[tuple[Part, tuple[int, int]]] = []
-        for part in parts:
-            prompt = self._desk.prompt(part, self._terms.numbers.length)
-            most = spending.most(prompts.cost(prompt), prompt.room, self._terms.price, self._terms.share)
-            taken = await self._ledger.take(budget, *most)
-            if not taken.granted:
-                return asked, PausedError(paused_because(taken), taken.wait)
-            asked.append((part, most))
-        return asked, None
+    async def _affordable(self, parts: Many[Part]) -> tuple[Many[Part], tuple[int, int], PausedError | None]:
+        """As many of the parts as the day's budget allows, about, and what was taken out of it for them."""
+        limits = self._terms.limits
+        budget = Limits(day_tokens=limits.day_tokens, day_money=limits.day_money)  # a job is no call of this minute
+        paused = None
+        while parts:
+            costs = [self._most(part) for part in parts]
+            tokens, money = sum(cost[0] for cost in costs), sum(cost[1] for cost in costs)
+            taken = await self._ledger.take(budget, tokens, money)
+            if taken.granted:
+                return parts, (tokens, money), paused
+            paused = PausedError(paused_because(taken), taken.wait)
+            parts = parts[: len(parts) // 2] if taken.why == "budget" else []
+        return [], (0, 0), paused
+
+    def _most(self, part: Part) -> tuple[int, int]:
+        prompt = self._prompt(part)
+        return spending.most(prompts.cost(prompt), prompt.room, self._terms.price, self._terms.share)
+
+    def _prompt(self, part: Part) -> Prompt:
+        return self._desk.prompt(part, self._terms.numbers.length)
+
+
+def _claims(parts: Iterable[Part]) -> tuple[Claim, ...]:
+    return tuple(Claim(part.key, part.view, part.level) for part in parts)
 
 
 class _Desk:

@@ -110,8 +110,12 @@ class Sheet:
 
     async def fill(self) -> None:
         """Word every node that is to be worded now. Raises what stopped it, when all that was begun has ended."""
-        await (self._fill_skeleton() if is_skeleton(self.due.sequence) else self._fill_sequence())
-        ended = await asyncio.gather(*self._making.values(), return_exceptions=True)
+        try:
+            await (self._fill_skeleton() if is_skeleton(self.due.sequence) else self._fill_sequence())
+            ended = await asyncio.gather(*self._making.values(), return_exceptions=True)
+        finally:
+            for task in self._making.values():
+                task.cancel()
         for error in ended:
             if isinstance(error, BaseException):
                 raise error
@@ -140,8 +144,14 @@ class Sheet:
             self._behind.add(node)  # the summariser has not been here yet
             return
         self._summaries[node] = summary
-        if worded is not None and wording.stands(worded, redactions) and wording.fits(worded, summary):
+        if worded is not None and wording.stands(worded, redactions) and self._may_stand(worded, summary):
             self._wordings[node] = worded
+
+    def _may_stand(self, worded: Wording, summary: Summary) -> bool:
+        """Whether it is of what is under its node, and what pools channels is of public ones still."""
+        pooled = summaries.read_by_everyone(worded.node.sequence) or is_skeleton(worded.node.sequence)
+        public = all(map(self._directory.is_public, worded.channels))
+        return wording.fits(worded, summary) and (public or not pooled)
 
     async def _redacted(self, sequences: Many[Sequence]) -> None:
         known = await self._pen.store.redactions(sequences)

@@ -80,6 +80,7 @@ class Teller:
         self._holder = uuid4().hex
         self._breaker = Breaker(terms.numbers)
         self._places = asyncio.Semaphore(terms.numbers.in_flight)
+        self._turn = asyncio.Lock()
         self._asked: dict[str, asyncio.Future[Said | None]] = {}
         self._company = Company(self._answer, terms.numbers)
 
@@ -92,6 +93,10 @@ class Teller:
             self._asked[part.key] = asyncio.ensure_future(self._company.join(part, company))
             self._asked[part.key].add_done_callback(lambda _: self._asked.pop(part.key, None))
         return await asyncio.shield(self._asked[part.key])
+
+    async def close(self, seconds: float = 0.0) -> None:
+        """Wait so long for the replies that are under way, as they are paid for, and give up the rest."""
+        await self._company.close(seconds)
 
     # ---- who asks
     async def _answer(self, parts: Many[Part]) -> dict[str, Said | None]:
@@ -174,8 +179,14 @@ class Teller:
         raise AssertionError
 
     async def _admitted(self, prompt: Prompt) -> tuple[int, int]:
-        """Wait until a call may be made; the tokens and the money that were taken for it."""
-        tokens, money = most(prompt, self._terms)
+        """Wait until a call may be made; the tokens and the money that were taken for it.
+
+        One after the other: a large call would wait for ever while small ones fill the limits.
+        """
+        async with self._turn:
+            return await self._take(*most(prompt, self._terms))
+
+    async def _take(self, tokens: int, money: int) -> tuple[int, int]:
         while True:
             if wait := self._breaker.wait(self._clock()):
                 await asyncio.sleep(min(wait, 1.0))
@@ -291,6 +302,16 @@ class Company:
         waiting.append((part, future))
         if len(waiting) == self._numbers.pack:
             self._leave(company, waiting)
+
+    async def close(self, seconds: float) -> None:
+        """Wait so long for those who are being asked for; let the rest go."""
+        self._waiting.clear()
+        running = set(self._running)
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _leave(self, company: str, those: list[tuple[Part, asyncio.Future[Said | None]]]) -> None:
         """Ask for those who wait, if they still do."""

@@ -42,14 +42,19 @@ async def drain(pen: Pen) -> Worded:
     directories = Directories(pen.store)
     hands: set[asyncio.Task[Worded]] = set()
     errors: list[BaseException] = []
-    while True:
-        taken = [] if errors else await _take(pen, pen.numbers.in_flight - len(hands), idle=not hands)
-        hands |= {asyncio.create_task(_sequence(due, queue, pen, directories)) for due, queue in taken}
-        if not hands:
-            break
-        done, hands = await asyncio.wait(hands, return_when=asyncio.FIRST_COMPLETED)
-        errors += [error for hand in done if (error := hand.exception()) is not None]
-        total += sum((hand.result() for hand in done if hand.exception() is None), Worded())
+    try:
+        while True:
+            taken = [] if errors else await _take(pen, pen.numbers.in_flight - len(hands), idle=not hands)
+            hands |= {asyncio.create_task(_sequence(due, queue, pen, directories)) for due, queue in taken}
+            if not hands:
+                break
+            done, hands = await asyncio.wait(hands, return_when=asyncio.FIRST_COMPLETED)
+            errors += [error for hand in done if (error := hand.exception()) is not None]
+            total += sum((hand.result() for hand in done if hand.exception() is None), Worded())
+    finally:
+        for hand in hands:
+            hand.cancel()
+        await asyncio.gather(*hands, return_exceptions=True)
     if errors:
         raise errors[0]
     return total

@@ -12,6 +12,10 @@ from streammem.records import Limits
 from streammem.settings import Settings
 
 
+MINUTE = 61.0
+"""Seconds in which as many calls are made as a server allows in a minute: it counts when they arrive, not when sent."""
+
+
 class Writer(NamedTuple):
     """Who words nodes: its name in cache keys, and the terms. `model` is its name as the server knows it."""
 
@@ -32,6 +36,7 @@ def writer_of(settings: Settings) -> Writer:
             f"""STREAMMEM_BUDGET__PRICES='{{"{model}": [0.15, 0.6]}}' (a million tokens in, out)"""
         )
     limits = Limits(
+        window=MINUTE,
         requests=budget.requests_per_minute,
         tokens=budget.tokens_per_minute,
         day_tokens=budget.tokens,

@@ -42,6 +42,7 @@ async def word_for_ever(parts: Streaming, pulse: Pulse) -> None:
                 log.warning("model calls fail", because=str(error))
                 await asyncio.sleep(settings.worker.patience)
     finally:
+        await teller.close(settings.worker.stop / 2)
         await model.close()
 
 
