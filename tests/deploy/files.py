@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 COMPOSE = ROOT / "docker-compose.yml"
 MANIFESTS = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml")
+OPTIONAL = sorted((DEPLOY / "kubernetes").glob("*/*.yaml"))
+"""Manifests that are applied only where somebody adds them."""
 ROLES = ("receive", "connect", "ingest", "structure", "index", "summarize", "query")
 READERS = tuple(role for role in ROLES if role != "receive")
 """The roles that work off topics or the store, and keep signs of life in Redis."""
