@@ -236,10 +236,11 @@ class Memory(Questions):
     # --------------------------------------------------------------------------------------------- caretaking
 
     async def verify(self, progress: Progress | None = None) -> Verified:
-        """Rebuild the forests from the log beside the stores and compare checksums."""
+        """Rebuild the forests from the log beside the stores and compare checksums; look at what summaries cover."""
         async with self._writing:
             await self._structure(progress)
             told = (lambda n: progress("replay", n)) if progress else None
+            traced = (lambda n: progress("summaries", n)) if progress else None
             return await verify(
                 self._parts.log,
                 self._parts.structure,
@@ -248,6 +249,7 @@ class Memory(Questions):
                 k=self._parts.settings.forest.k,
                 fan_out=self._parts.settings.retrieval.fan_out,
                 progress=told,
+                traced=traced,
             )
 
     async def meant(self, workspace: str, messages: Iterable[str], users: Iterable[str]) -> Forgotten:

@@ -220,7 +220,7 @@ class StructureStore(Protocol):
     async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         """Let these due sequences, if their generation is still the one given, rest until then.
 
-        A newer mark is held by nobody any more.
+        They are due from the given `earliest` on from then on. A newer mark is held by nobody any more.
         """
 
     async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:

@@ -276,11 +276,14 @@ class MemoryStructure(StructureStore):
         for sequence, leaf in _least(marks).items():
             generation = self._tick()
             since, mark = waiting.get(sequence) or (generation, Due(sequence, generation, leaf))
-            earliest = min(mark.earliest, leaf)
-            waiting[sequence] = since, Due(sequence, generation, earliest)
-            self._save(*_row(queue, sequence), since, generation, earliest.ts, earliest.uid)
+            self._stand_due(queue, since, Due(sequence, generation, min(mark.earliest, leaf)))
             if until is not None:
                 self._held[queue][sequence] = until
+
+    def _stand_due(self, queue: str, since: int, mark: Due) -> None:
+        self._due[queue][mark.sequence] = since, mark
+        row = _row(queue, mark.sequence)
+        self._save(*row, since, mark.generation, mark.earliest.ts, mark.earliest.uid)
 
     async def redact(self, marks: Many[tuple[Sequence, Leaf]]) -> None:
         for sequence, leaf in marks:
@@ -447,9 +450,11 @@ class MemoryStructure(StructureStore):
 
     async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         for given in due:
-            _, mark = self._due[queue].get(given.sequence, (0, None))
+            since, mark = self._due[queue].get(given.sequence, (0, None))
             if mark is not None and mark.generation == given.generation:
                 self._held[queue][given.sequence] = until
+                if mark.earliest != given.earliest:
+                    self._stand_due(queue, since, given)
             else:
                 self._held[queue].pop(given.sequence, None)
 

@@ -633,7 +633,7 @@ class RedisStructure(StructureStore):
     async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         await self._redis.run(
             [
-                scripts.HOLD(self._queue(queue)[:3], [repr(float(until)), *_names_and_generations(piece)])
+                scripts.HOLD(self._queue(queue)[:3], [repr(float(until)), *_marks(piece)])
                 for piece in pieces(due)
             ]
         )
@@ -899,6 +899,15 @@ def _after(start: str) -> str:
 def _due(name: bytes, mark: bytes) -> Due:
     generation, _, ts, uid = mark.decode().split(" ", 3)
     return Due(sequence_of(name.decode()), int(generation), Leaf(int(ts), uid))
+
+
+def _marks(due: Iterable[Due]) -> list[Any]:
+    """Name, generation, ts and uid of each."""
+    return [
+        part
+        for mark in due
+        for part in (place(mark.sequence).name, str(mark.generation), str(mark.earliest.ts), mark.earliest.uid)
+    ]
 
 
 def _names_and_generations(due: Iterable[Due]) -> list[Any]:

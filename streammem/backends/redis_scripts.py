@@ -413,11 +413,12 @@ Where rests of more than so many end at once, those come first that ended first:
 HOLD = Script(
     _MARK
     + """
-for i = 2, #ARGV, 2 do
+for i = 2, #ARGV, 4 do
   local mark = redis.call('HGET', KEYS[1], ARGV[i])
   local generation, since
   if mark then generation, since = parts(mark) end
   if generation == ARGV[i + 1] then
+    redis.call('HSET', KEYS[1], ARGV[i], generation .. ' ' .. since .. ' ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3])
     redis.call('ZREM', KEYS[2], ARGV[i])
     redis.call('ZADD', KEYS[3], ARGV[1], ARGV[i])
   elseif mark and redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
@@ -426,7 +427,7 @@ for i = 2, #ARGV, 2 do
 end
 """
 )
-"""KEYS: marks, free, held. ARGV: until, then sequence, generation, ..."""
+"""KEYS: marks, free, held. ARGV: until, then sequence, generation, ts, uid, ..."""
 
 SETTLE = Script(
     _MARK

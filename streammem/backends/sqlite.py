@@ -10,7 +10,9 @@ What is erased may leave copies in both: SQLite moves rows from page to page and
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
@@ -42,6 +44,9 @@ PENDING = 20_000
 
 RECENT = 8192
 """Summaries kept decoded, 3 KB each, and wordings, 1 KB: a question looks at hundreds, many the same as before."""
+
+SHARE = 10
+"""Commits that outlive a power cut take one part in so many of the time: what is cached meanwhile shares one."""
 
 Name = TypeVar("Name", int, str)
 
@@ -474,6 +479,10 @@ class SqliteStructure(MemoryStructure):
         self._summaries = _OnFile(self._file, "summary", _columns, self._nodes, _summary, recent=RECENT)
         self._wordings = _OnFile(self._file, "wording", _columns, self._nodes, _wording, recent=RECENT)
         self._texts = _OnFile(self._file, "text", lambda key: (key,), lambda rows: (key for (key,) in rows), str)
+        self._unsafe: set[str] = set()
+        self._saving: asyncio.Task[None] | None = None
+        self._rested = 0.0
+        self._closed = False
         try:
             with _explaining(self._file.path):
                 self._load()
@@ -502,6 +511,7 @@ class SqliteStructure(MemoryStructure):
 
     def close(self) -> None:
         """Commit and release the file. Closing twice is no fault."""
+        self._closed = True
         try:
             self._file.commit()
         finally:
@@ -524,9 +534,26 @@ class SqliteStructure(MemoryStructure):
         return gone
 
     async def cache(self, texts: Mapping[str, Paid]) -> None:
+        await super().cache(texts)
+        self._unsafe.update(texts)
+        loop = asyncio.get_running_loop()
+        if self._saving is None or self._saving.done() or self._saving.get_loop() is not loop:
+            self._saving = loop.create_task(self._make_safe())
+        await asyncio.shield(self._saving)
+
+    async def _make_safe(self) -> None:
+        """Let what is cached outlive a power cut, together: each commit takes milliseconds in which all else stands."""
+        await asyncio.sleep(self._rested - time.monotonic())
+        began, keys = time.monotonic(), self._unsafe
+        self._unsafe, self._saving = set(), None
+        if self._closed:
+            return
+        for key in keys:  # once more: others may have committed it, but not so that it outlives a power cut
+            if (text := self._texts.get(key)) is not None:
+                self._texts[key] = text
         with self._file.outliving_power():
-            await super().cache(texts)
             self._file.commit()
+        self._rested = time.monotonic() + SHARE * (time.monotonic() - began)
 
     async def forbid(self, marks: Many[str]) -> None:
         await super().forbid(marks)

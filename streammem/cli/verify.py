@@ -81,13 +81,14 @@ async def _verify_distributed(settings: Settings) -> Verified:
     from streammem.wiring.stream import open_streaming
     from streammem.workers import care
 
-    with Progress({"replay": "replaying the log"}) as progress:
+    with Progress({"replay": "replaying the log", "summaries": "looking at summaries"}) as progress:
         async with open_streaming(settings) as parts:
             await parts.check()
             return await care.verified(parts, settings.worker.timeout, progress)
 
 
 async def _verify(path: Path, settings: Settings) -> Verified:
-    with Progress({"log": "catching up", "replay": "replaying the log"}) as progress:
+    stages = {"log": "catching up", "replay": "replaying the log", "summaries": "looking at summaries"}
+    with Progress(stages) as progress:
         async with opening.open_(path, settings) as memory:
             return await memory.verify(progress)

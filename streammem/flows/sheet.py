@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from collections.abc import Sequence as Many
+from typing import Literal
 
 import msgspec
 
 from streammem.core import forest, prompts, routing, summaries, wording
 from streammem.core.directory import Directory
+from streammem.core.indexing import searchable
 from streammem.core.numbers import Wording as Numbers
 from streammem.core.prompts import Part
 from streammem.core.wording import Told, Verdict
@@ -23,7 +25,8 @@ PIECE = 512
 """Nodes read at a time."""
 
 WINDOW = 4
-"""Nodes in the making, for each call that may be in flight: parents that wait for their children are among them."""
+"""Nodes in the making, for each call that may be in flight: those that are read and written, that wait for company, and
+parents that wait for their children are among them."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -78,15 +81,32 @@ class Pen(msgspec.Struct, frozen=True):
     told: Callable[[Worded], None] | None = None
 
 
+class Room(asyncio.Semaphore):
+    """How many nodes may be in the making. Whatever takes a place waits for nothing that has none."""
+
+    def __init__(self, numbers: Numbers) -> None:
+        self.places = self.free = numbers.in_flight * max(WINDOW, 2 * numbers.pack)
+        super().__init__(self.places)
+
+    async def acquire(self) -> Literal[True]:
+        await super().acquire()
+        self.free -= 1
+        return True
+
+    def release(self) -> None:
+        self.free += 1
+        super().release()
+
+
 class Sheet:
-    """The nodes of one sequence in the making.
+    """The nodes of one sequence in the making, in a room that it shares with others.
 
     After `fill`: `done` is what was done, `later` when to look again and from where, `shifted` the first leaf of a node
     that is renewed lazily, `root_anew` whether the root has other words. `states` counts nodes by view, level and what
     they were when they were looked at (core.wording.STATES).
     """
 
-    def __init__(self, due: Due, queue: str, pen: Pen, directory: Directory) -> None:
+    def __init__(self, due: Due, queue: str, pen: Pen, directory: Directory, room: Room | None = None) -> None:
         self.due, self._queue, self._pen, self._directory = due, queue, pen, directory
         self.done = Worded()
         self.later: tuple[float, Leaf] | None = None
@@ -100,7 +120,7 @@ class Sheet:
         self._path: set[NodeId] = set()
         self._behind: set[NodeId] = set()
         self._making: dict[NodeId, asyncio.Task[None]] = {}
-        self._room = asyncio.Semaphore(WINDOW * pen.numbers.in_flight)
+        self._room = room if room is not None else Room(pen.numbers)
         self._stopped = False
 
     @property
@@ -264,7 +284,7 @@ class Sheet:
     async def _word_leaves(self, node: NodeId, summary: Summary, key: str, leaves: Many[Leaf]) -> None:
         sequence = node.sequence
         live = await speaking(sequence, [leaf.uid for leaf in leaves], self._pen.store, self._directory)
-        versions = [live[leaf.uid] for leaf in leaves if leaf.uid in live]
+        versions = [v for leaf in leaves if (v := live.get(leaf.uid)) is not None and searchable(v)]
         if self._digest(versions) != summary.made_from:
             self._behind.add(node)  # the summariser will come, and mark it again
             return
@@ -311,12 +331,28 @@ class Sheet:
             fault=said.fault,
             tokens=said.tokens,
         )
-        if not self._pen.dry and not (await self._pen.store.word([made]))[0]:
+        if not self._pen.dry and not await self._kept(made):
             self._behind.add(node)
             return
         self._wordings[node] = made
         self.root_anew |= self._summaries[node].is_root
         self._count(Worded(worded=not said.fault, failed=bool(said.fault)))
+
+    async def _kept(self, made: Wording) -> bool:
+        """Keep a wording unless something was redacted since it was read, or erased: then its text has left the cache.
+
+        Where a whole tree was erased and grew anew, its redactions have gone with it. So the cache is asked, too, once
+        more when the wording stands: whoever erases after that finds it.
+        """
+        store = self._pen.store
+        if made.text and (await store.cached([made.key]))[0] is None:
+            return False
+        if not (await store.word([made]))[0]:
+            return False
+        if made.text and (await store.cached([made.key]))[0] is None:
+            await store.unword([made.node])
+            return False
+        return True
 
     # ---- the skeleton above an actor's sequences
     async def _fill_skeleton(self) -> None:

@@ -97,12 +97,16 @@ async def verify(
     k: int,
     fan_out: int = 2,
     progress: Callable[[int], None] | None = None,
+    traced: Callable[[int], None] | None = None,
 ) -> Verified:
-    """Rebuild from the log into `fresh` and compare it with `store`; look at the lineage of its summaries."""
+    """Rebuild from the log into `fresh` and compare it with `store`; then look at what its summaries cover.
+
+    `progress` hears of entries, `traced` of summaries.
+    """
     upto = await store.applied("structure")
     await replay(log, fresh, rules, upto=upto, progress=progress)
     stored, rebuilt = await measure(store, k, fan_out), await measure(fresh, k, fan_out)
-    found = await trace(store, k)
+    found = await trace(store, k, traced)
     return Verified(
         stored.checksum,
         stored.parts,

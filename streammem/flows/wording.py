@@ -16,9 +16,12 @@ import msgspec
 from streammem.core import forest, summaries
 from streammem.core.directory import Directory
 from streammem.errors import StreammemError
-from streammem.flows.sheet import Pen, Sheet, Worded, is_skeleton
+from streammem.flows.sheet import Pen, Room, Sheet, Worded, is_skeleton
 from streammem.ports import OPEN, RENEWALS, TOUCHED, UPPER, WORDING, WORDS, Ledger, Span, StructureStore
 from streammem.records import Due, NodeId, Sequence, Wording
+
+MORE = 0.05
+"""Seconds after which more sequences are taken in hand, if those before have left room."""
 
 
 async def word(pen: Pen) -> Worded:
@@ -37,24 +40,20 @@ async def word(pen: Pen) -> Worded:
 
 
 async def drain(pen: Pen) -> Worded:
-    """Work off the queues, with as many hands as calls may be in flight: most sequences have a node or two to word."""
+    """Work off the queues, with as many sequences in hand as keep all calls busy: most have a node or two to word."""
     total = Worded()
-    directories = Directories(pen.store)
+    directories, room = Directories(pen.store), Room(pen.numbers)
     hands: set[asyncio.Task[Worded]] = set()
     errors: list[BaseException] = []
-    try:
-        while True:
-            taken = [] if errors else await _take(pen, pen.numbers.in_flight - len(hands), idle=not hands)
-            hands |= {asyncio.create_task(_sequence(due, queue, pen, directories)) for due, queue in taken}
-            if not hands:
-                break
-            done, hands = await asyncio.wait(hands, return_when=asyncio.FIRST_COMPLETED)
-            errors += [error for hand in done if (error := hand.exception()) is not None]
-            total += sum((hand.result() for hand in done if hand.exception() is None), Worded())
-    finally:
-        for hand in hands:
-            hand.cancel()
-        await asyncio.gather(*hands, return_exceptions=True)
+    while True:
+        more = min(pen.numbers.in_flight, room.free, room.places - len(hands))
+        taken = [] if errors else await _take(pen, more, idle=not hands)
+        hands |= {asyncio.create_task(_sequence(due, queue, pen, directories, room)) for due, queue in taken}
+        if not hands:
+            break
+        done, hands = await asyncio.wait(hands, timeout=MORE if taken else None, return_when=asyncio.FIRST_COMPLETED)
+        errors += [error for hand in done if (error := hand.exception()) is not None]
+        total += sum((hand.result() for hand in done if hand.exception() is None), Worded())
     if errors:
         raise errors[0]
     return total
@@ -88,18 +87,18 @@ async def _take(pen: Pen, room: int, *, idle: bool) -> list[tuple[Due, str]]:
     return taken
 
 
-async def _sequence(due: Due, queue: str, pen: Pen, directories: Directories) -> Worded:
+async def _sequence(due: Due, queue: str, pen: Pen, directories: Directories, room: Room) -> Worded:
     """Word what is due of one sequence, then say what is still to be done about it."""
-    sheet = Sheet(due, queue, pen, await directories.of(due.sequence.workspace))
+    sheet = Sheet(due, queue, pen, await directories.of(due.sequence.workspace), room)
     try:
         async with _held(due, queue, pen):
             await sheet.fill()
     except StreammemError:
         await pen.store.hold([due], pen.clock() + pen.rest, queue)
         raise
-    await _mark(sheet, pen)
-    late = await pen.store.settle([due], queue)
-    await pen.store.mark_due([(d.sequence, d.earliest) for d in late], WORDS)  # its lease ran out: look once more
+    if not await _left(sheet, due, queue, pen):
+        late = await pen.store.settle([due], queue)
+        await pen.store.mark_due([(d.sequence, d.earliest) for d in late], WORDS)  # its lease ran out: look once more
     return sheet.done
 
 
@@ -120,17 +119,24 @@ async def _held(due: Due, queue: str, pen: Pen) -> AsyncIterator[None]:
         await asyncio.gather(extending, return_exceptions=True)
 
 
-async def _mark(sheet: Sheet, pen: Pen) -> None:
-    """Mark what is left of a sequence, and the skeleton above it when its root has other words."""
-    sequence = sheet.due.sequence
-    if sheet.done.behind:
-        await pen.store.mark_due([(sequence, sheet.due.earliest)], sheet.queue_again, pen.clock() + pen.rest)
+async def _left(sheet: Sheet, due: Due, queue: str, pen: Pen) -> bool:
+    """Say what is left of a sequence. Whether that lets it stay in its queue, where it rests.
+
+    A mark that is made anew while it is held would not rest: whoever settles an older one lets it go.
+    """
+    rests = {sheet.queue_again: (due.earliest, pen.clock() + pen.rest)} if sheet.done.behind else {}
     if sheet.later is not None:
-        await pen.store.mark_due([(sequence, sheet.later[1])], OPEN, sheet.later[0])
+        rests[OPEN] = (sheet.later[1], sheet.later[0])
+    for name, (leaf, until) in rests.items():
+        if name == queue:
+            await pen.store.hold([msgspec.structs.replace(due, earliest=leaf)], until, queue)
+        else:
+            await pen.store.mark_due([(due.sequence, leaf)], name, until)
     if sheet.shifted is not None:
-        await pen.store.mark_due([(sequence, sheet.shifted)], RENEWALS)
-    if sheet.root_anew and sequence.channel and sequence.view == "actor":
-        await pen.store.mark_due([(forest.skeleton(sequence)[-1].sequence, sheet.due.earliest)], UPPER)
+        await pen.store.mark_due([(due.sequence, sheet.shifted)], RENEWALS)
+    if sheet.root_anew and due.sequence.view == "actor" and not is_skeleton(due.sequence):
+        await pen.store.mark_due([(forest.skeleton(due.sequence)[-1].sequence, due.earliest)], UPPER)
+    return queue in rests
 
 
 async def touch(nodes: Many[NodeId], store: StructureStore) -> None:

@@ -11,7 +11,6 @@ from streammem.ports import LanguageModel
 from streammem.records import Limits
 from streammem.settings import Settings
 
-
 MINUTE = 61.0
 """Seconds in which as many calls are made as a server allows in a minute: it counts when they arrive, not when sent."""
 

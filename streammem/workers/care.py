@@ -26,6 +26,7 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
     """
     settings = parts.settings
     told = (lambda n: progress("replay", n)) if progress else None
+    traced = (lambda n: progress("summaries", n)) if progress else None
     for left in reversed(range(TRIES)):
         end = await parts.log.end()
         await _structured(parts, end, seconds)
@@ -37,6 +38,7 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
             k=settings.forest.k,
             fan_out=settings.retrieval.fan_out,
             progress=told,
+            traced=traced,
         )
         if found.sound or not left or await parts.log.end() == end:
             break

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from streammem.backends.sqlite import SqliteStructure
+from streammem.records import Summary
 from tests.cli.conftest import GENERAL, Cli, slack_files, write_zip
 
 
@@ -24,7 +28,12 @@ def test_a_memory_that_is_what_its_log_says_verifies(cli: Cli, team: Path) -> No
     assert set(found.json["parts"]) == {"registers", "sequences", "answers", "directory", "placements", "bridges"}
     assert found.json["parts"] == found.json["rebuilt"]
     assert found.json["entries"] > 5
-    assert found.json["checksum"] in cli("verify", "--memory", team).out
+    assert found.json["summaries"] > 3
+    assert found.json["wordings"] == 0
+    assert (found.json["stale"], found.json["stale_count"]) == ([], 0)
+    said = cli("verify", "--memory", team).out
+    assert found.json["checksum"] in said
+    assert "No summary covers what is not said any more" in said
 
 
 def test_the_checksum_does_not_depend_on_the_order_of_the_events(cli: Cli, team: Path, tmp_path: Path) -> None:
@@ -43,6 +52,31 @@ def test_a_store_that_differs_from_the_log_fails_and_names_the_part_and_the_mend
     assert "sequences" in found.json["different"]
     assert "sequences" in found.error
     assert "streammem rebuild --memory" in found.error
+    assert cli("rebuild", "--memory", team).status == 0
+    assert cli("verify", "--memory", team).status == 0
+
+
+def test_a_summary_of_what_is_not_said_any_more_fails_and_is_named_with_the_mend(cli: Cli, team: Path) -> None:
+    store = SqliteStructure(team / "structure.sqlite")
+
+    async def plant() -> int:
+        found = [said async for _, said in store.generated() if isinstance(said, Summary)]
+        await store.keep([msgspec.structs.replace(s, text="what nobody said\x1b[2J") for s in found])
+        return len(found)
+
+    planted = asyncio.run(plant())
+    store.close()
+    found = cli("verify", "--memory", team, "--json")
+    assert found.status == 1
+    assert (found.json["same"], found.json["stale_count"]) == (True, planted)
+    assert len(found.json["stale"]) == min(planted, 20)
+    assert "channel:C1, level 1, node 0 of workspace acme: its quotes are not what is said now" in found.json["stale"]
+    assert f"summaries cover what is not said any more ({planted})" in found.error
+    assert "streammem rebuild --memory" in found.error
+    assert "paid for are kept" in found.error
+    said = cli("verify", "--memory", team)
+    assert "stale: channel:C1, level 1, node 0 of workspace acme: " in said.err
+    assert "No summary covers" not in said.out
     assert cli("rebuild", "--memory", team).status == 0
     assert cli("verify", "--memory", team).status == 0
 

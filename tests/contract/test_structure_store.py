@@ -410,6 +410,20 @@ async def test_resting_may_be_longer_or_shorter_than_the_lease(store):
     assert named(await store.due(9, 120)) == [GENERAL, ANN]
 
 
+async def test_what_rests_is_due_from_where_it_was_said_to_be(store):
+    await store.mark_due([(GENERAL, B), (GENERAL, A)], "open")
+    (one,) = await store.due(10, 100, 60, "open")
+    assert one.earliest == A
+    await store.hold([msgspec.structs.replace(one, earliest=C)], 120, "open")
+    assert await store.due(10, 110, 60, "open") == []
+    (again,) = await store.due(10, 120, 60, "open")
+    assert (again.earliest, again.generation) == (C, one.generation)
+    await store.mark_due([(GENERAL, B)], "open")
+    await store.hold([msgspec.structs.replace(again, earliest=A)], 200, "open")  # a newer mark stands, and is let go
+    (newest,) = await store.due(10, 130, 60, "open")
+    assert newest.earliest == B
+
+
 async def test_the_oldest_mark_comes_first_although_it_was_held(store):
     await store.mark_due([(GENERAL, A)])
     await store.mark_due([(ANN, A)])

@@ -83,6 +83,7 @@ class Stream:
 
     def __init__(self, bootstrap: str, redis_url: str, folder: Path, prefix: str, **settings: Any) -> None:
         self.folder = folder
+        self._others = settings
         self.settings = Settings(
             kafka={"bootstrap": bootstrap, "prefix": prefix, "partitions": 4},
             redis={"url": redis_url, "prefix": prefix.rstrip(".")},
@@ -104,7 +105,17 @@ class Stream:
                 shown = value.get_secret_value() if hasattr(value, "get_secret_value") else value
                 told[f"STREAMMEM_{group}__{name}".upper()] = str(shown)
         told["STREAMMEM_FOREST__K"] = str(self.settings.forest.k)
+        for group, fields in self._others.items():
+            for name, value in fields.items():
+                shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                told[f"STREAMMEM_{group}__{name}".upper()] = shown
         return told
+
+    def change(self, group: str, **fields: Any) -> None:
+        """Set other settings for the workers that start from now on, and for whoever looks."""
+        self._others = {**self._others, group: {**self._others.get(group, {}), **fields}}
+        known = getattr(self.settings, group)
+        self.settings = self.settings.model_copy(update={group: known.model_copy(update=fields)})
 
     def open(self) -> Streaming:
         """The parts, to look at them."""

@@ -1,16 +1,19 @@
 """`streammem worker` with a small embedder, which can be told to die at an effect or to have a planted fault.
 
-    python -m tests.e2e.worker [--die EFFECT:N] [--fault NAME] [--nothing] [--model] ROLE...
+    python -m tests.e2e.worker [--die EFFECT:N] [--fault NAME] [--nothing] [--model] [--words] [--window S] ROLE...
 
 `--die mark_due:3` is SIGKILL right before the third call of that effect. The faults are those that the chaos test must
 catch: if it passes with one of them, the test is worth nothing. `--nothing` acknowledges what `structure` is given and
-does nothing else, `--model` takes the embedder of the settings: both for benchmarks.
+does nothing else, `--model` takes the embedder of the settings: both for benchmarks. With `--words` the role
+`summarize` does the half of its work that needs no vectors, which are in one process in these tests: it lets the
+language model word nodes. `--window 5` is the length of the window of requests and tokens a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import os
 import signal
 import sys
@@ -24,9 +27,10 @@ from streammem.backends.redis import RedisStructure
 from streammem.cli import logs
 from streammem.core.registers import order
 from streammem.errors import StreammemError
-from streammem.records import Version
-from streammem.wiring import embedded
-from streammem.workers import duty, run, stages
+from streammem.records import Limits, Version
+from streammem.wiring import embedded, language
+from streammem.wiring.stream import Streaming
+from streammem.workers import duty, run, stages, wording
 from streammem.workers.stages import Done
 from tests.embedding import HashingEmbedder
 
@@ -102,6 +106,24 @@ def mark_only_what_is_new() -> None:
     RedisStructure.mark_due = marking  # type: ignore[method-assign]
 
 
+def words_only() -> None:
+    """The role `summarize` does the half of its work that needs no vectors."""
+
+    async def duty_of(pulse: duty.Pulse, parts: Streaming) -> None:
+        await wording.word_for_ever(parts, pulse)
+
+    async def not_here(self: Streaming) -> None:
+        """Another process holds the vectors."""
+
+    run._DUTIES["summarize"] = duty_of
+    Streaming.index = not_here  # type: ignore[method-assign,assignment]
+
+
+def shorten(seconds: float) -> None:
+    """Let a minute of the limits be so long."""
+    language.Limits = functools.partial(Limits, window=seconds)  # type: ignore[assignment,misc]
+
+
 class Nothing:
     """A stage without any effect."""
 
@@ -121,6 +143,8 @@ def main() -> None:
     parser.add_argument("--fault", default="")
     parser.add_argument("--nothing", action="store_true")
     parser.add_argument("--model", action="store_true")
+    parser.add_argument("--words", action="store_true")
+    parser.add_argument("--window", type=float, default=60.0)
     parser.add_argument("roles", nargs="+")
     chosen = parser.parse_args()
     if chosen.die:
@@ -130,6 +154,9 @@ def main() -> None:
         FAULTS[chosen.fault]()
     if chosen.nothing:
         stages.structuring = lambda *_: Nothing()  # type: ignore[assignment, return-value]
+    if chosen.words:
+        words_only()
+    shorten(chosen.window)
     settings = configuration.load()
     logs.configure(settings, at_least="info")
     try:
