@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Iterator
 from collections.abc import Sequence as Many
@@ -29,6 +30,9 @@ PIECE = 1000
 
 MOST = 500
 """What one script is given to do: nobody else is served meanwhile."""
+
+TOGETHER = 32
+"""Batches of commands on their way at the same time. The client refuses those for which its pool has no connection."""
 
 WAIT = 10.0
 """Seconds for a connection and for each reply."""
@@ -90,6 +94,7 @@ class Connection:
         self.place = str(parts.get("path") or f"{parts.get('host', 'localhost')}:{parts.get('port', 6379)}")
         self._scripts = {script.digest: script for script in scripts}
         self._cluster = cluster
+        self._places = asyncio.Semaphore(TOGETHER)
         options: dict[str, Any] = {
             "socket_timeout": WAIT,
             "socket_connect_timeout": WAIT,
@@ -143,7 +148,8 @@ class Connection:
             pipeline = self._client.pipeline(transaction=False)
             for command in commands:
                 pipeline.execute_command(*command)
-            return list(await pipeline.execute(raise_on_error=False))
+            async with self._places:
+                return list(await pipeline.execute(raise_on_error=False))
         except Exception as error:
             explained = self._explained(error, commands[0][0])
             if explained is error:

@@ -13,6 +13,10 @@ def backoff(attempt: int, chance: float, numbers: Wording) -> float:
     return chance * float(min(numbers.longest, numbers.backoff * 2 ** (attempt - 1)))
 
 
+VAIN = 3
+"""Trials of a server that fails again and again, after which nobody who waits for it waits on."""
+
+
 class Breaker:
     """Keeps everybody from a server that fails again and again; then lets one try. Times in seconds, as told."""
 
@@ -22,11 +26,16 @@ class Breaker:
         self._cooling = numbers.cooling
         self._until: float | None = None
         self._trying = False
+        self._vain = 0
 
     @property
     def open(self) -> bool:
         """Whether calls are kept back."""
         return self._until is not None
+
+    def hopeless(self, now: float) -> bool:
+        """Whether several trials were in vain and it is not yet time for another: who waits had better come again."""
+        return self._until is not None and self._vain >= VAIN and now < self._until
 
     def wait(self, now: float) -> float:
         """Seconds to wait before a call; 0 for one that may go. After a pause one may go, and tells how it went."""
@@ -43,6 +52,7 @@ class Breaker:
         """A call failed."""
         self._failures += 1
         if self._trying:
+            self._vain += 1
             self._cooling = min(2 * self._cooling, 20 * self._numbers.cooling)
         if self._trying or (self._until is None and self._failures >= self._numbers.trips):
             self._until = now + self._cooling
@@ -50,7 +60,7 @@ class Breaker:
 
     def went_well(self) -> None:
         """The server answered, whatever it said."""
-        self._failures, self._until, self._trying = 0, None, False
+        self._failures, self._until, self._trying, self._vain = 0, None, False, 0
         self._cooling = self._numbers.cooling
 
     def given_up(self) -> None:

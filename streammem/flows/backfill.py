@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
 from uuid import uuid4
 
@@ -21,7 +21,7 @@ import msgspec
 
 from streammem.core import prompts, replies, spending
 from streammem.core.prompts import Part
-from streammem.errors import PausedError
+from streammem.errors import PausedError, RejectedError, SettingsError
 from streammem.flows.sheet import Pen, Said, Worded
 from streammem.flows.telling import Terms, forget_erased, paused_because
 from streammem.flows.wording import drain
@@ -53,7 +53,7 @@ class Backfill:
         total = Worded()
         while True:
             await asyncio.sleep(self._pen.rest)  # what was left behind in the last round is due again
-            self._desk.gathered.clear()
+            self._desk.keep({claim.key for job in await self._ledger.jobs() for claim in job.claims})
             total = msgspec.structs.replace(total, behind=0) + await drain(self._pen)
             collected = await self._collect()
             jobs = await self._ledger.jobs()
@@ -79,7 +79,10 @@ class Backfill:
                 await self._ledger.keep_job(job)
             if known and not await self._model.ended(known):
                 continue
-            await self._take_in(job, await self._model.replies(known) if known else {})
+            if known:
+                await self._take_in(job, await self._model.replies(known))
+            else:
+                await self._put_back(job)
             ended += 1
         return ended
 
@@ -87,17 +90,25 @@ class Backfill:
         """Check and keep what came of a job. What is no longer wanted was paid for all the same."""
         parts = {part.id: part for part in self._desk.gathered.values()}
         texts: dict[Part, str] = {}
-        for id_, reply in found.items():
+        for id_ in (prompts.id_of(claim.key) for claim in job.claims):
             if id_ in parts:
-                self._check(parts[id_], reply, texts)
+                self._check(parts[id_], found.get(id_, "the job gave no reply"), texts)
         paid = {part.key: Paid(text, part.sources) for part, text in texts.items()}
         await self._pen.store.cache(paid)
         await forget_erased([source for entry in paid.values() for source in entry.sources], self._pen.store)
-        await self._ledger.settle(job.tokens, job.money, self._account(job, found, texts))
-        await self._ledger.release([claim.key for claim in job.claims], job.name)
+        await self._done_with(job, self._account(job, found, texts))
+        await self._model.discard(job.id)
+
+    async def _put_back(self, job: Job) -> None:
+        """Nothing was asked: the server has no such job."""
+        await self._done_with(job, [])
+
+    async def _done_with(self, job: Job, spent: Many[Spent]) -> None:
+        keys = [claim.key for claim in job.claims]
+        await self._ledger.settle(job.tokens, job.money, spent)
+        await self._ledger.release(keys, job.name)
         await self._ledger.drop_job(job.name)
-        if job.id:
-            await self._model.discard(job.id)
+        self._desk.drop(keys)
 
     def _check(self, part: Part, reply: Reply | str, texts: dict[Part, str]) -> None:
         if isinstance(reply, str):
@@ -142,16 +153,24 @@ class Backfill:
 
     async def _hand_in_one(self, parts: Many[Part]) -> PausedError | None:
         name = uuid4().hex
-        mine = await self._ledger.claim(_claims(parts), name, CLAIM)
+        mine = await self._ledger.claim(_claims(parts), name, self._terms.numbers.lease)
         free = [part for part in parts if part.key in mine]
         asked, taken, paused = await self._affordable(free)
         await self._ledger.release(sorted(mine - {part.key for part in asked}), name)
         if asked:
             job = Job(name=name, claims=_claims(asked), tokens=taken[0], money=taken[1], at=time.time())
             await self._ledger.keep_job(job)
-            wanted = {part.id: self._prompt(part) for part in asked}
-            await self._ledger.keep_job(msgspec.structs.replace(job, id=await self._model.submit(name, wanted)))
+            await self._ledger.claim(job.claims, name, CLAIM)  # not before: nobody would give it back after a crash
+            await self._submit(job, {part.id: self._prompt(part) for part in asked})
         return paused
+
+    async def _submit(self, job: Job, wanted: Mapping[str, Prompt]) -> None:
+        try:
+            known = await self._model.submit(job.name, wanted)
+        except (RejectedError, SettingsError):
+            await self._put_back(job)  # others need not wait for what the server does not take
+            raise
+        await self._ledger.keep_job(msgspec.structs.replace(job, id=known))
 
     async def _affordable(self, parts: Many[Part]) -> tuple[Many[Part], tuple[int, int], PausedError | None]:
         """As many of the parts as the day's budget allows, about, and what was taken out of it for them."""
@@ -197,6 +216,15 @@ class _Desk:
             return Said("", fault=faults[-1])
         self.gathered[part.key] = part
         return None
+
+    def keep(self, keys: set[str]) -> None:
+        """Begin a round. What jobs hold stays: its sequence may be in the hands of others when they end."""
+        self.gathered = {key: part for key, part in self.gathered.items() if key in keys}
+
+    def drop(self, keys: Many[str]) -> None:
+        """Let these be gathered anew, if they are still wanted."""
+        for key in keys:
+            self.gathered.pop(key, None)
 
     def fail(self, part: Part, fault: str) -> None:
         """Note what was wrong with a reply."""

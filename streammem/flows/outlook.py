@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from collections.abc import Sequence as Many
 from dataclasses import replace
 from typing import Any, cast
@@ -18,7 +18,7 @@ from streammem.flows.sheet import Pen, Said, Sheet
 from streammem.flows.telling import Terms, paused_because
 from streammem.flows.wording import Directories, everything
 from streammem.ports import RENEWALS, WORDS, Ledger, StructureStore
-from streammem.records import Claim, Due, Limits, NodeId, Sequence, Spent, Taken, Wording
+from streammem.records import Claim, Due, Limits, NodeId, Paid, Sequence, Spent, Taken, Wording
 
 _ABOVE_ALL = 99
 """Stands for the level of the skeleton, which is above all others, where levels are sorted."""
@@ -174,7 +174,8 @@ async def ladder(
     pen: Pen, terms: Terms, progress: Callable[[int], None] | None = None, *, batch: bool = False
 ) -> list[Rung]:
     """Every node by view and level, and what wording those that are due would take."""
-    guess, sketch = _Guess(pen.store, terms, batch=batch), _Sketch(pen.store)
+    guess = _Guess(pen.store, terms, batch=batch)
+    sketch = _Sketch(pen.store, guess.keys)
     pen = msgspec.structs.replace(pen, store=cast("StructureStore", sketch), tell=guess, told=None)
     states: Counter[tuple[str, int, str]] = Counter()
     directories = Directories(pen.store)
@@ -209,8 +210,8 @@ def _rungs(states: Counter[tuple[str, int, str]], estimates: dict[tuple[str, int
 class _Sketch:
     """A store as it would be with everything worded: what a sheet writes stays here, and the store is only read."""
 
-    def __init__(self, store: StructureStore) -> None:
-        self._store = store
+    def __init__(self, store: StructureStore, keys: Container[str]) -> None:
+        self._store, self._keys = store, keys
         self._made: defaultdict[str, dict[NodeId, Wording]] = defaultdict(dict)
 
     def __getattr__(self, name: str) -> Any:
@@ -221,6 +222,11 @@ class _Sketch:
         for wording in wordings:
             self._made[wording.node.sequence.view][wording.node] = wording
         return [True] * len(wordings)
+
+    async def cached(self, keys: Many[str]) -> list[Paid | None]:
+        """Texts as they are in the cache or would be."""
+        found = await self._store.cached(keys)
+        return [Paid("", ()) if key in self._keys else paid for key, paid in zip(keys, found, strict=True)]
 
     async def wordings(self, nodes: Many[NodeId]) -> list[Wording | None]:
         """Wordings as they stand or would stand."""
@@ -242,15 +248,15 @@ class _Guess:
         self._numbers: Numbers = replace(terms.numbers, pack=1) if batch else terms.numbers  # a job asks for each alone
         self._share = terms.share if batch else 1.0
         self._asked: dict[tuple[str, int, str], list[Part]] = defaultdict(list)
-        self._keys: set[str] = set()
+        self.keys: set[str] = set()
         self._words = "word " * round(TYPICAL * terms.numbers.length)
 
     async def __call__(self, part: Part, company: str) -> Said:
         (paid,) = await self._store.cached([part.key])
         if paid is not None:
             return Said(paid.text)
-        if part.key not in self._keys:
-            self._keys.add(part.key)
+        if part.key not in self.keys:
+            self.keys.add(part.key)
             self._asked[part.view, part.level, company].append(part)
         return Said(self._words)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from collections.abc import Sequence as Many
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -132,11 +132,10 @@ class Sheet:
         """Word every node that is to be worded now. Raises what stopped it, when all that was begun has ended."""
         try:
             await (self._fill_skeleton() if is_skeleton(self.due.sequence) else self._fill_sequence())
-            ended = await asyncio.gather(*self._making.values(), return_exceptions=True)
-        finally:
-            for task in self._making.values():
-                task.cancel()
-        for error in ended:
+            made = await asyncio.gather(*self._making.values(), return_exceptions=True)
+        finally:  # stopped halfway, it leaves nothing running
+            await ended(self._making.values())
+        for error in made:
             if isinstance(error, BaseException):
                 raise error
         self._count(Worded(behind=len(self._behind)))
@@ -216,12 +215,16 @@ class Sheet:
             read, key = wanted
             if self._due_now(node, self._summaries[node], key, full=full, tail=tail):
                 await self._begin(node, self._word_children(node, children, read, key))
+        else:
+            self._note_unwanted(node)
 
     async def _after(self, node: NodeId, children: Many[NodeId], *, full: bool, tail: Leaf) -> None:
         """Word a node when its children have been: the only thing that a node waits for."""
         await asyncio.gather(*(self._making[child] for child in children if child in self._making))
         wanted = self._wanted(node, children)
-        if wanted is not None and self._due_now(node, self._summaries[node], wanted[1], full=full, tail=tail):
+        if wanted is None:
+            self._note_unwanted(node)
+        elif self._due_now(node, self._summaries[node], wanted[1], full=full, tail=tail):
             await self._word_children(node, children, *wanted)
 
     def _wanted(self, node: NodeId, children: Many[NodeId]) -> tuple[Told, str] | None:
@@ -270,9 +273,18 @@ class Sheet:
         if verdict.what in ("later", "lazily"):
             self._count(Worded(later=1))
 
+    def _note_unwanted(self, node: NodeId) -> None:
+        """A node that cannot be worded: what is below it comes first, or is one child without words."""
+        if node in self._summaries:
+            self.states[node.sequence.view, node.level, "due" if node in self._behind else "quoted"] += 1
+
     # ---- doing it
-    async def _begin(self, node: NodeId, work: Awaitable[None]) -> None:
-        await self._room.acquire()
+    async def _begin(self, node: NodeId, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await self._room.acquire()
+        except asyncio.CancelledError:
+            work.close()
+            raise
         task = asyncio.ensure_future(work)
         self._making[node] = task
         task.add_done_callback(self._ended)
@@ -392,6 +404,14 @@ class Sheet:
             summary, standing, key, full=full, pressing=False, urgent=False, now=now, k=k, numbers=numbers
         )
         return found.what == "now"
+
+
+async def ended(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """End what still runs of these."""
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def is_skeleton(sequence: Sequence) -> bool:

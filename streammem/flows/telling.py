@@ -81,6 +81,9 @@ class Teller:
         self._breaker = Breaker(terms.numbers)
         self._places = asyncio.Semaphore(terms.numbers.in_flight)
         self._turn = asyncio.Lock()
+        self._under_way = 0  # calls that budget was taken for and that are not settled
+        self._settled = asyncio.Event()
+        self._away = ""
         self._asked: dict[str, asyncio.Future[Said | None]] = {}
         self._company = Company(self._answer, terms.numbers)
 
@@ -91,12 +94,17 @@ class Teller:
             return Said(paid.text)
         if part.key not in self._asked:  # two nodes may be made from the same
             self._asked[part.key] = asyncio.ensure_future(self._company.join(part, company))
-            self._asked[part.key].add_done_callback(lambda _: self._asked.pop(part.key, None))
+            self._asked[part.key].add_done_callback(lambda asked: self._ended(part.key, asked))
         return await asyncio.shield(self._asked[part.key])
 
     async def close(self, seconds: float = 0.0) -> None:
         """Wait so long for the replies that are under way, as they are paid for, and give up the rest."""
         await self._company.close(seconds)
+
+    def _ended(self, key: str, asked: asyncio.Future[Said | None]) -> None:
+        self._asked.pop(key, None)
+        if not asked.cancelled():
+            asked.exception()  # nobody may be waiting for it any more
 
     # ---- who asks
     async def _answer(self, parts: Many[Part]) -> dict[str, Said | None]:
@@ -153,7 +161,7 @@ class Teller:
         texts, faults = replies.read(reply.text, parts, self._numbers.length)
         spent = _spent(prompt, reply, parts, self._terms, nodes=len(texts))
         await self._keep([part for part in parts if part.key in texts], texts)
-        await self._ledger.settle(tokens, money, [spent])
+        await self._settle((tokens, money), spent)
         share = (spent.tokens_in + spent.tokens_out) // len(parts)
         return {p.key: Said(texts.get(p.key, ""), share, faults.get(p.key, "")) for p in parts}
 
@@ -167,10 +175,11 @@ class Teller:
                 await self._put_off(error, attempt, prompt, taken, parts)
             except (RejectedError, SettingsError):
                 self._breaker.went_well()
-                await self._ledger.settle(*taken, [_spent(prompt, Reply(""), parts, self._terms, failed=1)])
+                await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1))
                 raise
             except BaseException:
-                self._breaker.given_up()  # what was taken stays taken: nobody knows what it will cost
+                self._breaker.given_up()
+                self._end_call()  # what was taken stays taken: nobody knows what it will cost
                 raise
             else:
                 self._breaker.went_well()
@@ -188,25 +197,46 @@ class Teller:
 
     async def _take(self, tokens: int, money: int) -> tuple[int, int]:
         while True:
+            if self._breaker.hopeless(self._clock()):
+                raise ModelBusyError(self._away)
             if wait := self._breaker.wait(self._clock()):
                 await asyncio.sleep(min(wait, 1.0))
                 continue
             taken = await self._ledger.take(self._terms.limits, tokens, money)
             if taken.granted:
+                self._under_way += 1
                 return tokens, money
             self._breaker.given_up()
-            if taken.why in ("paused", "budget"):
-                raise PausedError(paused_because(taken), taken.wait)
+            await self._wait_for(taken)
+
+    async def _wait_for(self, taken: Taken) -> None:
+        """Wait until it is worth asking again. Raises PausedError where that is not soon."""
+        if taken.why == "budget" and self._under_way:  # what these do not need comes back
+            self._settled.clear()
+            await self._settled.wait()
+        elif taken.why in ("paused", "budget"):
+            raise PausedError(paused_because(taken), taken.wait)
+        else:
             await asyncio.sleep(min(taken.wait, ASK_AGAIN) * (1 + self._chance() / 10))
+
+    async def _settle(self, taken: tuple[int, int], spent: Spent) -> None:
+        try:
+            await self._ledger.settle(*taken, [spent])
+        finally:
+            self._end_call()
+
+    def _end_call(self) -> None:
+        self._under_way -= 1
+        self._settled.set()
 
     async def _put_off(
         self, error: ModelBusyError, attempt: int, prompt: Prompt, taken: tuple[int, int], parts: Many[Part]
     ) -> None:
         """Account for a call that failed and wait for the next attempt. Raises the error after the last one."""
         self._breaker.failed(self._clock())
-        self._trouble(str(error))
-        spent = _spent(prompt, Reply(""), parts, self._terms, failed=1, charged=error.charged)
-        await self._ledger.settle(*taken, [spent])
+        self._away = str(error)
+        self._trouble(self._away)
+        await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1, charged=error.charged))
         if error.after is not None:
             await self._ledger.rest(error.after)
         if attempt >= self._numbers.attempts:
@@ -274,12 +304,16 @@ def _spent(
     )
 
 
+Group = list[tuple[Part, asyncio.Future[Said | None]]]
+"""Parts that are asked for together, and where each text is waited for."""
+
+
 class Company:
     """Lets small parts wait a moment for others, so that they are asked for together and pay the instructions once."""
 
     def __init__(self, answer: Callable[[Many[Part]], Awaitable[dict[str, Said | None]]], numbers: Numbers) -> None:
         self._answer, self._numbers = answer, numbers
-        self._waiting: dict[str, list[tuple[Part, asyncio.Future[Said | None]]]] = {}
+        self._waiting: dict[str, Group] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def join(self, part: Part, company: str) -> Said | None:
@@ -305,6 +339,8 @@ class Company:
 
     async def close(self, seconds: float) -> None:
         """Wait so long for those who are being asked for; let the rest go."""
+        for group in self._waiting.values():
+            _give_up(group)
         self._waiting.clear()
         running = set(self._running)
         if running:
@@ -313,25 +349,34 @@ class Company:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    def _leave(self, company: str, those: list[tuple[Part, asyncio.Future[Said | None]]]) -> None:
+    def _leave(self, company: str, those: Group) -> None:
         """Ask for those who wait, if they still do."""
         if self._waiting.get(company) is those:
             del self._waiting[company]
             self._send(those)
 
-    def _send(self, group: Many[tuple[Part, asyncio.Future[Said | None]]]) -> None:
-        task = asyncio.ensure_future(self._ask(group))
+    def _send(self, group: Group) -> None:
+        task = asyncio.create_task(self._ask(group))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _ask(self, group: Many[tuple[Part, asyncio.Future[Said | None]]]) -> None:
+    async def _ask(self, group: Group) -> None:
         try:
             texts = await self._answer([part for part, _ in group])
         except Exception as error:  # noqa: BLE001 - it is raised where the texts are waited for
             for _, future in group:
                 if not future.done():
                     future.set_exception(error)
+        except asyncio.CancelledError:
+            _give_up(group)
+            raise
         else:
             for part, future in group:
                 if not future.done():
                     future.set_result(texts[part.key])
+
+
+def _give_up(group: Group) -> None:
+    """Let nobody wait for these any more."""
+    for _, future in group:
+        future.cancel()

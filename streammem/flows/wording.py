@@ -16,12 +16,15 @@ import msgspec
 from streammem.core import forest, summaries
 from streammem.core.directory import Directory
 from streammem.errors import StreammemError
-from streammem.flows.sheet import Pen, Room, Sheet, Worded, is_skeleton
+from streammem.flows.sheet import Pen, Room, Sheet, Worded, ended, is_skeleton
 from streammem.ports import OPEN, RENEWALS, TOUCHED, UPPER, WORDING, WORDS, Ledger, Span, StructureStore
 from streammem.records import Due, NodeId, Sequence, Wording
 
 MORE = 0.05
 """Seconds after which more sequences are taken in hand, if those before have left room."""
+
+AGAIN = 1.0
+"""Seconds after which to look for more while those in hand wait for a slow server."""
 
 
 async def word(pen: Pen) -> Worded:
@@ -41,9 +44,16 @@ async def word(pen: Pen) -> Worded:
 
 async def drain(pen: Pen) -> Worded:
     """Work off the queues, with as many sequences in hand as keep all calls busy: most have a node or two to word."""
+    hands: set[asyncio.Task[Worded]] = set()
+    try:
+        return await _work_off(pen, hands)
+    finally:  # who stops this stops all that it began
+        await ended(hands)
+
+
+async def _work_off(pen: Pen, hands: set[asyncio.Task[Worded]]) -> Worded:
     total = Worded()
     directories, room = Directories(pen.store), Room(pen.numbers)
-    hands: set[asyncio.Task[Worded]] = set()
     errors: list[BaseException] = []
     while True:
         more = min(pen.numbers.in_flight, room.free, room.places - len(hands))
@@ -51,7 +61,9 @@ async def drain(pen: Pen) -> Worded:
         hands |= {asyncio.create_task(_sequence(due, queue, pen, directories, room)) for due, queue in taken}
         if not hands:
             break
-        done, hands = await asyncio.wait(hands, timeout=MORE if taken else None, return_when=asyncio.FIRST_COMPLETED)
+        soon = MORE if taken else AGAIN
+        done, _ = await asyncio.wait(hands, timeout=soon, return_when=asyncio.FIRST_COMPLETED)
+        hands -= done
         errors += [error for hand in done if (error := hand.exception()) is not None]
         total += sum((hand.result() for hand in done if hand.exception() is None), Worded())
     if errors:
@@ -93,7 +105,7 @@ async def _sequence(due: Due, queue: str, pen: Pen, directories: Directories, ro
     try:
         async with _held(due, queue, pen):
             await sheet.fill()
-    except StreammemError:
+    except (StreammemError, asyncio.CancelledError):
         await pen.store.hold([due], pen.clock() + pen.rest, queue)
         raise
     if not await _left(sheet, due, queue, pen):

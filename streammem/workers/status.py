@@ -171,13 +171,14 @@ async def _redis(parts: Streaming) -> tuple[dict[str, Any], str]:
         if any(applied.values()):
             await parts.check()  # an empty memory would be given the card of whoever looks first
         counts = await parts.structure.counts()
-        calls = await _calls(parts, sum(counts[queue] for queue in WORDING))
+        calls = await calls_of(parts, sum(counts[queue] for queue in WORDING))
         return {"beats": await parts.beats.beats(), "due": counts["due"], "calls": calls, "applied": applied}
 
     return await _told(asked(), {})
 
 
-async def _calls(parts: Streaming, waiting: int) -> ModelCalls:
+async def calls_of(parts: Streaming, waiting: int) -> ModelCalls:
+    """Ask the ledger whether calls are made now. `waiting` are the sequences with nodes to be worded."""
     settings = parts.settings
     if settings.openai.model is None:
         return ModelCalls(waiting=waiting)

@@ -35,6 +35,7 @@ async def word_for_ever(parts: Streaming, pulse: Pulse) -> None:
                 pulse.wait("")
                 await asyncio.sleep(settings.worker.round)
             except PausedError as error:
+                pulse.wait("")  # no trouble: `status` tells of it by the ledger
                 log.info("model calls are paused", because=str(error))
                 await asyncio.sleep(min(error.wait, PAUSED))
             except (TransientError, SettingsError) as error:

@@ -46,3 +46,21 @@ def test_it_measures_every_part(tmp_path: Path) -> None:
     assert {"log.sqlite", "structure.sqlite", "vectors"} <= figures["import"]["disk_mb"].keys()
     assert {"embed", "search", "S1", "S4", "total"} <= figures["ask"]["steps"].keys()
     assert figures["ask"]["questions"] == 1
+
+
+def test_it_measures_the_wording_of_nodes() -> None:
+    tiny = ("--nodes", "40", "--messages", "70", "--questions", "3", "--in-flight", "8", "--delay", "0.001")
+    done = run("--json", *tiny, module="tests.benchmarks.words")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    alone, together = figures["rate"]["alone"], figures["rate"]["together"]
+    assert (alone["failed"], together["failed"]) == (0, 0)
+    assert alone["nodes"] == together["nodes"] >= alone["calls"] > together["calls"] > 0
+    assert figures["rate"]["client"]["calls"] == figures["rate"]["aiohttp"]["calls"] == alone["calls"]
+    assert (figures["again"]["imported again"], figures["again"]["rebuilt"]) == (0, 0)
+    late = figures["late"]
+    for event in ("late, open node", "late, in the middle", "deleted, in the middle"):
+        levels = {name: calls for name, calls in late[event]["before"].items() if name.startswith("channel")}
+        assert levels == {"channel 1": 1, "channel 2": 1}  # one call a level
+    assert late["late, in the middle"]["renewal"]
+    assert len(figures["append"]["question"]["ratio"]) == 2

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -78,9 +78,14 @@ def _apart(part: str, options: argparse.Namespace) -> Figures:
     tell: Tell = (lambda name, figure: None) if options.json else _say
     if not options.json:
         sys.stdout.write(f"{part}   (load {os.getloadavg()[0]:.1f} before)\n")
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder, _redis(options.redis, Path(folder)) as redis:
-        with Server(options.delay, Path(folder) / "asked.jsonl") as server:
-            return asyncio.run(PARTS[part](Place(Path(folder) / "memory", server, redis, options), tell))
+    with tempfile.TemporaryDirectory(prefix="bench-") as named:
+        folder = Path(named)
+        with _redis(options.redis, folder) as redis, Server(options.delay, folder / "asked.jsonl") as server:
+            place = Place(folder / "memory", server, redis, options)
+            try:
+                return asyncio.run(PARTS[part](place, tell))
+            finally:
+                place.forget()
 
 
 def _say(name: str, figure: str) -> None:
@@ -159,13 +164,16 @@ class Place:
             wording={"in_flight": self.options.in_flight, **numbers},
             budget=budget,
         )
-        async with open_memory(self._folder, settings, embedder=lambda _: HashingEmbedder()) as memory:
-            async with self._elsewhere(memory) if self._redis is not None else nullcontext():
-                yield memory
+        opened = open_memory(self._folder, settings, embedder=lambda _: HashingEmbedder())
+        async with opened as memory, self._elsewhere(memory):
+            yield memory
 
     @asynccontextmanager
     async def _elsewhere(self, memory: Memory) -> AsyncIterator[None]:
-        """Structure and ledger of a memory in Redis instead: what a worker of the stream has."""
+        """Structure and ledger of a memory in Redis instead, if there is one: what a worker of the stream has."""
+        if self._redis is None:
+            yield
+            return
         parts, own = memory._parts, (memory._parts.structure, memory._parts._ledger)
         store, ledger = RedisStructure(self._redis, self._prefix), RedisLedger(self._redis, self._prefix)
         parts.structure, parts._ledger = store, ledger
@@ -257,8 +265,8 @@ def _figures(place: Place, took: tuple[float, float], calls: int, server: float)
         "cpu": took[1],
         "server_cpu": server,
         "ideal": ideal,
-        "ratio": took[0] / ideal,
-        "cpu_ms_a_call": 1000 * took[1] / calls,
+        "ratio": took[0] / ideal if calls else 0.0,
+        "cpu_ms_a_call": 1000 * took[1] / max(1, calls),
     }
 
 
@@ -267,7 +275,8 @@ def _told(figures: Figures) -> str:
     failed = f", {figures['failed']} FAILED" if figures.get("failed") else ""
     return (
         f"{nodes}{figures['calls']:,} calls in {figures['seconds']:.1f} s, {figures['ratio']:.2f} times the ideal"
-        f"{failed}; CPU {figures['cpu']:.1f} s, {figures['cpu_ms_a_call']:.2f} ms a call, server {figures['server_cpu']:.1f} s"
+        f"{failed}; CPU {figures['cpu']:.1f} s, {figures['cpu_ms_a_call']:.2f} ms a call, "
+        f"server {figures['server_cpu']:.1f} s"
     )
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
 import os
 import signal
 import sys
@@ -27,7 +26,7 @@ from streammem.backends.redis import RedisStructure
 from streammem.cli import logs
 from streammem.core.registers import order
 from streammem.errors import StreammemError
-from streammem.records import Limits, Version
+from streammem.records import Version
 from streammem.wiring import embedded, language
 from streammem.wiring.stream import Streaming
 from streammem.workers import duty, run, stages, wording
@@ -119,11 +118,6 @@ def words_only() -> None:
     Streaming.index = not_here  # type: ignore[method-assign,assignment]
 
 
-def shorten(seconds: float) -> None:
-    """Let a minute of the limits be so long."""
-    language.Limits = functools.partial(Limits, window=seconds)  # type: ignore[assignment,misc]
-
-
 class Nothing:
     """A stage without any effect."""
 
@@ -144,7 +138,7 @@ def main() -> None:
     parser.add_argument("--nothing", action="store_true")
     parser.add_argument("--model", action="store_true")
     parser.add_argument("--words", action="store_true")
-    parser.add_argument("--window", type=float, default=60.0)
+    parser.add_argument("--window", type=float, default=language.MINUTE)
     parser.add_argument("roles", nargs="+")
     chosen = parser.parse_args()
     if chosen.die:
@@ -156,7 +150,7 @@ def main() -> None:
         stages.structuring = lambda *_: Nothing()  # type: ignore[assignment, return-value]
     if chosen.words:
         words_only()
-    shorten(chosen.window)
+    language.MINUTE = chosen.window
     settings = configuration.load()
     logs.configure(settings, at_least="info")
     try:

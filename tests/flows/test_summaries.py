@@ -350,28 +350,6 @@ async def test_a_mark_that_arrives_while_summarising_is_not_lost() -> None:
     await check(world, "w")
 
 
-async def test_texts_come_from_the_cache_after_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
-    paid: list[str] = []
-    extract = summaries.extract
-
-    def counting(reading: Any, numbers: Summarizing) -> Any:
-        paid.append(reading.made_from)
-        return extract(reading, numbers)
-
-    monkeypatch.setattr(summaries, "extract", counting)
-    world = World()
-    await world.tell([public(), *talk(10)])
-    before, bill = shape(world.summaries()), len(paid)
-    assert 0 < bill <= len(before)
-    await world.store.clear()
-    await world.index.clear()
-    assert world.summaries() == {}
-    await world.catch_up()
-    await world.summarize()
-    assert shape(world.summaries()) == before
-    assert len(paid) == bill
-
-
 async def test_the_views_word_the_same_messages_each_in_its_own_way_and_whichever_comes_first() -> None:
     told = [said("1", "good morning all"), said("2", "we approved it")]  # as near to their mean, one shows a marker
     quoted = {}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -14,19 +15,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from streammem.backends.memory_ledger import MemoryLedger
-from streammem.core import forest, prompts, routing, spending
-from streammem.core.summaries import said_whole
+from streammem.core import prompts, routing, spending
+from streammem.core.prompts import Part
 from streammem.errors import ModelBusyError, PausedError, SettingsError
-from streammem.flows import telling, wording
+from streammem.flows import wording
 from streammem.flows.sheet import Said, Worded
-from streammem.ports import RENEWALS, TOUCHED
-from streammem.records import Event, Limits, NodeId, Sequence as Run
+from streammem.ports import TOUCHED
+from streammem.records import Event, Limits, NodeId, Paid
+from streammem.records import Sequence as Run
 from tests.flows.wordings import LATER, LEDGER, STORE, Dead, Life, Scripted, WordedWorld, final, paid, worded
 from tests.servers.model_script import Request, asked
 from tests.servers.model_server import Answer, Broken, Cut, ModelServer, Refuse, Slow, Status, Wrong
 from tests.stories import at, deleted, edited, private, public, said
-from tests.strategies import WORKSPACE, histories
+from tests.strategies import histories
 
 CHANNEL = routing.channel_sequence("w", "c")
 DOC = routing.artifact_sequence("w", "DOC-1")
@@ -80,12 +81,16 @@ def paid_twice(server: ModelServer) -> list[str]:
 
 
 async def settled(world: WordedWorld) -> None:
-    """Everything is worded, and nothing is due, claimed or taken out of the budget any more."""
+    """Everything is worded, and nothing is due or claimed any more."""
     assert [w.fault for w in world.wordings().values() if w.fault] == []
     assert world.unworded() == []
     assert await world.queues() == {}
     assert await world.ledger.claimed() == []
-    assert (await world.ledger.used())[0] == spending.total(await world.ledger.spent())[0]
+
+
+async def given_back(world: WordedWorld) -> bool:
+    """Whether nothing is taken out of the budget but what was spent."""
+    return await world.ledger.used() == spending.total(await world.ledger.spent())
 
 
 # ------------------------------------------------------------------------------------------------- what is worded
@@ -101,6 +106,7 @@ async def test_every_node_whose_quotes_are_not_all_that_was_said_is_worded_and_a
             *(("actor", level) for level in (1, 2, 0)),
         }
         assert done == Worded(worded=len(world.wordings()))
+        assert await given_back(world)
         assert set(server.paid.values()) == {1}
         assert server.paid.keys() == {prompts.id_of(key) for key in await paid(world.store)}
         spent = await world.ledger.spent()
@@ -139,7 +145,7 @@ async def test_a_parent_waits_for_nothing_but_its_children() -> None:
         mine = "View: channel" in data_of(request) and about(request, "kettle number 1")
         return Slow(600.0) if mine else Answer()
 
-    async with worded(slow_leaf) as (world, server):
+    async with worded(slow_leaf) as (world, _):
         world.tune(pack=1)
         await world.tell([public(), *talk(27)])
         working = asyncio.ensure_future(world.word())
@@ -257,6 +263,7 @@ async def test_whatever_the_server_does_every_node_ends_worded_alike_and_none_is
         await world.word()
         await settled(world)
         assert await final(world) == calm
+        assert await given_back(world)
         assert len(whims.did) > 2
         wrong = whims.wronged  # what was refused by the check was paid for, too
         assert set(paid_twice(server)) <= wrong
@@ -265,7 +272,7 @@ async def test_whatever_the_server_does_every_node_ends_worded_alike_and_none_is
 
 
 async def test_a_server_that_takes_too_long_is_asked_again() -> None:
-    async with worded(once(Slow(30.0)), timeout=0.2) as (world, server):
+    async with worded(once(Slow(30.0)), patience=0.2) as (world, server):
         await world.tell([public(), *talk(6)])
         await world.word()
         await settled(world)
@@ -363,7 +370,7 @@ async def test_a_server_that_stays_away_is_an_error_and_all_is_worded_when_it_is
         with pytest.raises(ModelBusyError):
             await world.word()
         assert await world.ledger.claimed() == []
-        assert (await world.ask("DOC-1 kettle")) .headers == before.headers
+        assert (await world.ask("DOC-1 kettle")).headers == before.headers
         server.script = lambda number, request: Answer()
         world.now += 10
         await world.word()
@@ -372,20 +379,27 @@ async def test_a_server_that_stays_away_is_an_error_and_all_is_worded_when_it_is
 
 async def test_the_breaker_keeps_calls_back_and_lets_one_try() -> None:
     heard: list[str] = []
+    now = [0.0]
     async with worded(lambda number, request: Status(500)) as (world, server):
-        world.tune(trips=3, cooling=0.3, in_flight=6, attempts=100, backoff=0.001, longest=0.001, pack=1)
+        world.tune(trips=3, cooling=30.0, in_flight=6, attempts=100, backoff=0.001, longest=0.001, pack=1)
         await world.tell(STORY)
-        pen = msgspec.structs.replace(world.pen(), tell=world.teller(trouble=heard.append))
-        working = asyncio.ensure_future(wording.word(pen))
-        await asyncio.sleep(0.25)
-        assert 3 <= server.calls <= 3 + 6  # those that were on their way
-        asked_then = server.calls
-        server.script = lambda number, request: Answer()
+        teller = world.teller(trouble=heard.append, clock=lambda: now[0])
+        working = asyncio.ensure_future(wording.word(msgspec.structs.replace(world.pen(), tell=teller)))
+        while not teller._breaker.open:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
+        failed = server.calls
+        assert 3 <= failed <= 3 + 6  # those that were on their way
+        await asyncio.sleep(0.2)
+        assert server.calls == failed
+        server.script = lambda number, request: Slow(0.1)
+        now[0] = 31.0
+        while server.calls == failed:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert server.calls == failed + 1
         await working
         await settled(world)
-        first, second = server.asked[asked_then : asked_then + 2]
-        assert first.answered == "answer"
-        assert second.at >= first.at
         assert heard[0] != ""
         assert heard[-1] == ""
 
@@ -396,7 +410,7 @@ async def test_a_wrong_key_stops_all_and_says_which_setting_to_mend() -> None:
         with pytest.raises(SettingsError, match="STREAMMEM_OPENAI__KEY"):
             await world.word()
         assert await world.ledger.claimed() == []
-        assert (await world.ledger.used())[0] == spending.total(await world.ledger.spent())[0]
+        assert await given_back(world)
         server.key = None
         world.now += 10
         await world.word()
@@ -441,6 +455,7 @@ async def test_a_server_that_wants_rest_is_left_alone_by_everybody_until_a_perso
 
 
 # --------------------------------------------------------------------------------------------------------- policy
+
 
 def per_level(model: Scripted, since: int = 0) -> Counter[tuple[str, int]]:
     """How many nodes were asked for since then, by view and level."""
@@ -729,6 +744,15 @@ async def test_a_change_of_writer_that_is_cut_short_is_looked_at_again() -> None
 # --------------------------------------------------------------------------------------------------------- budget
 
 
+async def paused(world: WordedWorld) -> PausedError | None:
+    """What stopped the wording."""
+    try:
+        await world.word()
+    except PausedError as error:
+        return error
+    return None
+
+
 def used_of(server: ModelServer) -> int:
     return sum(one.spent for one in server.asked)
 
@@ -736,21 +760,17 @@ def used_of(server: ModelServer) -> int:
 async def test_the_days_budget_is_a_hard_stop_quotes_stand_in_and_the_next_day_goes_on() -> None:
     async with worded(server={"delay": 0.005}) as (world, server):
         await world.tell(STORY)
-        world.limit(day_tokens=8000)
-        days = 1
-        while True:
-            before = used_of(server)
-            try:
-                await world.word()
-                break
-            except PausedError as error:
-                assert "budget" in str(error)
-                assert 0 < used_of(server) - before <= 8000
-                assert used_of(server) - before == (await world.ledger.used())[0]
-                assert await world.ledger.claimed() == []
-                assert (await world.ask("DOC-1 kettle")).headers
-                world.now += error.wait + 1
-                days += 1
+        world.limit(day_tokens=4000)
+        days, before = 1, 0
+        while (error := await paused(world)) is not None:
+            today = used_of(server) - before
+            assert "budget" in str(error)
+            assert 0 < today <= 4000
+            assert today == (await world.ledger.used())[0]
+            assert await world.ledger.claimed() == []
+            assert (await world.ask("DOC-1 kettle")).headers
+            world.now += error.wait + 1
+            days, before = days + 1, before + today
         assert days >= 2
         await settled(world)
         assert paid_twice(server) == []
@@ -784,7 +804,7 @@ async def test_a_person_pauses_and_resumes_and_nothing_is_lost_or_paid_twice(cal
         with pytest.raises(PausedError, match="the bill is too high"):
             await working
         calls = server.calls
-        assert 0 < calls
+        assert calls > 0
         assert world.unworded() != []
         world.now += 1
         with pytest.raises(PausedError):
@@ -833,7 +853,7 @@ async def test_two_that_are_given_the_same_sequence_pay_for_each_text_once(calm:
 
 async def test_what_a_dead_worker_held_is_taken_over_after_its_lease(calm: Any) -> None:
     life = Life()
-    async with worded(lambda n, r: Slow(0.3 if n <= 8 else 0.0), server={"delay": 0.0}) as (world, server):
+    async with worded(lambda n, r: Slow(0.3 if n <= 8 else 0.0), server={"delay": 0.0}) as (world, _):
         await world.tell(STORY)
         mine = {"store": life.of(world.store, STORE), "ledger": life.of(world.ledger, LEDGER)}
         working = asyncio.ensure_future(world.word(**mine))
@@ -843,7 +863,7 @@ async def test_what_a_dead_worker_held_is_taken_over_after_its_lease(calm: Any) 
         await asyncio.gather(working, return_exceptions=True)
         held = await world.ledger.claimed()
         assert held != []
-        assert await world.word() == Worded()  # all is held
+        assert (await world.word()).worded == 0  # all is held
         world.now += 61
         one = asyncio.ensure_future(world.word())
         await asyncio.sleep(0.1)
@@ -871,14 +891,13 @@ async def test_a_death_at_any_effect_and_a_second_run_give_the_same_and_no_kept_
     expected = await final(quiet)
     assert count.done > 60
     async with worded() as (first, server):
-        for place in range(1 + after, count.done + 1, 2):
+        for place in range(1 + 2 * after, count.done + 1, 5):
             server.paid.clear()
             world = WordedWorld(first.model, k=2)
             await world.tell(story)
             life = Life(place, after=after)
-            with pytest.raises(Dead):
+            with suppress(Dead):  # or it has less to do this time
                 await world.word(store=life.of(world.store, STORE), ledger=life.of(world.ledger, LEDGER))
-                raise Dead  # it had less to do this time
             kept, bill = await paid(world.store), dict(server.paid)
             world.now += 1000
             await world.word()
@@ -891,7 +910,7 @@ async def test_a_death_at_any_effect_and_a_second_run_give_the_same_and_no_kept_
 
 
 async def test_a_worker_that_is_stopped_has_nothing_running_any_more_and_another_goes_on(calm: Any) -> None:
-    async with worded(server={"delay": 0.05}) as (world, server):
+    async with worded(server={"delay": 0.05}) as (world, _):
         await world.tell(STORY)
         before = asyncio.all_tasks()
         working = asyncio.ensure_future(world.word())
@@ -901,8 +920,9 @@ async def test_a_worker_that_is_stopped_has_nothing_running_any_more_and_another
             await working
         known = world.wordings()
         await asyncio.sleep(0.02)
-        left = [t for t in asyncio.all_tasks() - before if "telling" in str(t) or "sheet" in str(t)]
+        left = [t for t in asyncio.all_tasks() - before if "streammem/flows" in str(t)]
         assert [t for t in left if not t.done()] == []
+        assert await world.ledger.claimed() == []
         assert world.wordings() == known
         world.now += 61
         await world.word()
@@ -910,37 +930,37 @@ async def test_a_worker_that_is_stopped_has_nothing_running_any_more_and_another
         assert await final(world) == calm
 
 
-async def test_a_slow_reply_does_not_replace_what_was_worded_after_it_was_asked() -> None:
-    """The older of two workers, with the words of before, is the last to write."""
+async def test_a_slow_reply_does_not_replace_for_good_what_was_worded_after_it_was_asked() -> None:
+    """A worker that slept over its lease is the last to write, with the words of before."""
     world, _ = bare(k=4)
     await world.tell([public(), *plain(10)])
     free, reached = asyncio.Event(), asyncio.Event()
-    told: list[str] = []
 
-    def tell(name: str, waits: bool) -> Any:
-        async def say(part: Any, company: str) -> Said:
-            told.append(name)
-            if waits and part.view == "channel" and part.level == 1 and len(part.lines) == 2:
-                reached.set()
-                await free.wait()
-            elif not waits and part.view == "channel" and part.level == 1 and len(part.lines) == 4:
-                await asyncio.sleep(0)
-            return Said(f"{name} {len(part.lines)} {part.key}")
+    async def slowly(part: Part, company: str) -> Said:
+        if part.view == "channel" and part.level == 1 and len(part.lines) == 2:
+            reached.set()
+            await free.wait()
+        return await paying(part, f"slow {len(part.lines)}")
 
-        return say
+    async def quickly(part: Part, company: str) -> Said:
+        return await paying(part, f"quick {len(part.lines)}")
 
-    slow = asyncio.ensure_future(wording.word(msgspec.structs.replace(world.pen(), tell=tell("slow", True))))
+    async def paying(part: Part, text: str) -> Said:
+        await world.store.cache({part.key: Paid(text, part.sources)})
+        return Said(text)
+
+    node = NodeId(CHANNEL, 1, 2)
+    slow = asyncio.ensure_future(wording.word(msgspec.structs.replace(world.pen(), tell=slowly)))
     await reached.wait()
     await world.tell(plain(1, 11))
-    quick = msgspec.structs.replace(world.pen(), tell=tell("quick", False))
+    world.now += 61
+    quick = msgspec.structs.replace(world.pen(), tell=quickly)
     await wording.word(quick)
-    node = NodeId(CHANNEL, 1, 2)
-    assert world.wordings()[node].count == 3
+    assert world.wordings()[node].text == "quick 3"
     free.set()
     await slow
     await wording.word(quick)
     assert world.wordings()[node].count == 3
-    assert world.wordings()[node].key.startswith(world.summaries()[node].made_from)
     assert await world.queues() == {}
 
 
@@ -979,7 +999,7 @@ def test_any_order_of_events_and_of_wording_between_them_gives_the_same_words(
         shuffled = list(history)
         chance.shuffle(shuffled)
         marks = [0, *sorted(e for e in edges if e < len(shuffled)), len(shuffled)]
-        for start, end in zip(marks, marks[1:], strict=False):
+        for start, end in pairwise(marks):
             await mixed.tell(shuffled[start:end])
             mixed.now += chance.choice((0, 1000))
             await mixed.word()
@@ -1021,7 +1041,7 @@ async def test_a_model_that_obeys_a_message_writes_no_link_mark_or_markup_that_w
     def obeying(number: int, request: Request) -> Any:
         return Answer(f"Ana asked. {order.split(': ', 1)[-1]}") if "gasket" not in data_of(request) else Answer(order)
 
-    async with worded(obeying) as (world, server):
+    async with worded(obeying) as (world, _):
         await world.tell([public(), *talk(9)])
         await world.word()
         assert {w.text for w in world.wordings().values()} == {""}
@@ -1056,7 +1076,7 @@ async def test_a_reply_that_names_another_node_than_the_one_asked_for_is_kept_fo
         known.extend(nodes_of(request))
         return Broken(f'{{"summaries": [{{"node": "{known[0]}", "text": "owned by another"}}]}}')
 
-    async with worded(lying) as (world, server):
+    async with worded(lying) as (world, _):
         world.tune(pack=1, in_flight=1)
         await world.tell([public(), *talk(9)])
         await world.word()
@@ -1071,7 +1091,7 @@ async def test_a_link_that_somebody_posted_may_be_told() -> None:
     def citing(number: int, request: Request) -> Any:
         return Answer(f"They point to {link} again.") if link in data_of(request) else Answer()
 
-    async with worded(citing) as (world, server):
+    async with worded(citing) as (world, _):
         await world.tell([public(), *talk(4), said("5", f"DOC-1 is at {link}"), *talk(4, 6)])
         await world.word()
         assert any(link in w.text for w in world.wordings().values())

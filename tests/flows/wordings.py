@@ -1,4 +1,4 @@
-"""A world whose summaries are worded by a language model: over HTTP by the scripted server, or without it by its script."""
+"""A world whose summaries are worded by a language model: the scripted server over HTTP, or its script without it."""
 
 from __future__ import annotations
 
@@ -74,8 +74,12 @@ class WordedWorld(World):
         )
 
     async def word(self, **others: Any) -> Worded:
-        """Word what is due, as a new process does."""
-        return await wording.word(self.pen(**others))
+        """Word what is due, as a new process does. Stopped, it gives up the replies that are under way."""
+        pen = self.pen(**others)
+        try:
+            return await wording.word(pen)
+        finally:
+            await pen.tell.close()  # type: ignore[attr-defined]
 
     def tune(self, **numbers: Any) -> None:
         """Change numbers."""
@@ -174,19 +178,19 @@ class Scripted(LanguageModel):
 async def worded(
     script: Script = good,
     *,
-    server: Mapping[str, Any] = {},  # noqa: B006 - only read
-    timeout: float = 5.0,
+    server: Mapping[str, Any] = {},
+    patience: float = 5.0,
     **options: Any,
 ) -> AsyncIterator[tuple[WordedWorld, ModelServer]]:
     """A world and the server that words it."""
-    async with ModelServer(script, **server) as running, model_at(running, timeout=timeout) as model:
+    async with ModelServer(script, **server) as running, model_at(running, patience) as model:
         yield WordedWorld(model, **options), running
 
 
 @asynccontextmanager
-async def model_at(server: ModelServer, *, timeout: float = 5.0) -> AsyncIterator[OpenAIModel]:
-    """The model of a server."""
-    model = OpenAIModel("m", base_url=server.url, key="secret", timeout=timeout)
+async def model_at(server: ModelServer, patience: float = 5.0) -> AsyncIterator[OpenAIModel]:
+    """The model of a server, which is waited for so many seconds."""
+    model = OpenAIModel("m", base_url=server.url, key="secret", timeout=patience)
     try:
         yield model
     finally:
@@ -198,7 +202,7 @@ LEDGER = ("claim", "release", "take", "settle", "rest", "writer", "keep_job", "d
 MODEL = ("say", "submit")
 
 
-class Dead(InterruptedError):
+class Dead(InterruptedError):  # noqa: N818 - it is no error
     """The process is no more."""
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streammem.records import Beat
+from streammem.records import Beat, Limits
+from streammem.settings import BudgetSettings, Settings, load
+from streammem.wiring.stream import ledger, open_streaming
 from streammem.workers.run import ROLES
-from streammem.workers.status import LATE, RoleStatus, Status, problems, role_status
+from streammem.workers.status import LATE, ModelCalls, RoleStatus, Status, calls_of, model_calls, problems, role_status
 
 WELL = {"kafka": "ok", "redis": "ok", "vectors": "ok"}
 
@@ -97,3 +100,55 @@ def test_every_beat_is_counted_in_exactly_one_role(said: list[Beat]) -> None:
 def test_healthy_is_that_there_is_no_problem() -> None:
     assert Status(problems=(), roles=(), stores=WELL).healthy
     assert not Status(problems=("x",), roles=(), stores=WELL).healthy
+
+
+def test_what_is_used_of_the_budget_is_told_in_the_currency() -> None:
+    settings = Settings(budget=BudgetSettings(tokens=None, money=2.5, currency="EUR"))
+    found = model_calls("made", 7, (1200, 1_250_000_000), settings)
+    assert found == ModelCalls(
+        state="made", waiting=7, tokens=1200, money=1.25, tokens_limit=None, money_limit=2.5, currency="EUR"
+    )
+
+
+@pytest.mark.parametrize("state", ["model calls are paused (audit): run `streammem summaries resume`", "no model"])
+def test_calls_that_somebody_or_the_budget_keeps_back_make_no_memory_unhealthy(state: str) -> None:
+    status = Status(
+        problems=tuple(problems(running(), WELL)), roles=(), stores=WELL, model_calls=ModelCalls(state=state)
+    )
+    assert status.healthy
+
+
+def test_a_model_server_that_stays_away_does() -> None:
+    waits = RoleStatus(role="summarize", processes=1, waiting="http://h:1 is away (ConnectError)")
+    assert problems([waits], WELL) == ["summarize waits: http://h:1 is away (ConnectError)"]
+
+
+async def _calls_of(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch, **more: str) -> ModelCalls:
+    for name, value in {"REDIS__URL": redis_url, "REDIS__PREFIX": prefix, **more}.items():
+        monkeypatch.setenv(f"STREAMMEM_{name}", value)
+    async with open_streaming(load()) as parts:
+        return await calls_of(parts, 3)
+
+
+def test_status_tells_whether_calls_are_made_and_why_not(
+    redis_url: str, redis_prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> list[ModelCalls]:
+        found = [await _calls_of(redis_url, redis_prefix, monkeypatch)]
+        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch, OPENAI__MODEL="m", BUDGET__TOKENS="9000"))
+        shared = ledger(load())
+        await shared.take(Limits(), 8_900, 0)
+        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch))
+        await shared.pause("audit")
+        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch))
+        await shared.close()
+        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch, BUDGET__MONEY="1"))
+        return found
+
+    unset, made, spent, paused, unpriced = asyncio.run(work())
+    assert (unset.state, unset.waiting) == ("no model", 3)
+    assert (made.state, made.tokens, made.tokens_limit, made.waiting) == ("made", 0, 9000, 3)
+    assert "budget of model calls is spent" in spent.state  # what is left is less than the smallest call takes
+    assert spent.tokens == 8_900
+    assert paused.state == "model calls are paused (audit): run `streammem summaries resume`"
+    assert "STREAMMEM_BUDGET__PRICES" in unpriced.state
