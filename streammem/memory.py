@@ -70,9 +70,11 @@ async def open_memory(
         raise SettingsError(f"{path} is the memory of a stream: use streammem.connect({str(path)!r})")
     chosen = settings or configuration.load()
     parts = embedded.open_embedded(Path(path), chosen, create=create, rebuild=rebuild, embedder=embedder)
+    memory = Memory(parts)
     try:
-        yield Memory(parts)
+        yield memory
     finally:
+        await memory._close()  # noqa: SLF001 - who opens it closes it
         parts.close()
 
 
@@ -84,6 +86,10 @@ class Memory(Questions):
         self._writing = asyncio.Lock()
         self._counter: Counter | None = None
         self._behind = True
+
+    async def _close(self) -> None:
+        if self._counter is not None:
+            await self._counter.close()
 
     # ------------------------------------------------------------------------------------------------ writing
 

@@ -632,10 +632,7 @@ class RedisStructure(StructureStore):
 
     async def hold(self, due: Many[Due], until: float, queue: str = SUMMARIES) -> None:
         await self._redis.run(
-            [
-                scripts.HOLD(self._queue(queue)[:3], [repr(float(until)), *_marks(piece)])
-                for piece in pieces(due)
-            ]
+            [scripts.HOLD(self._queue(queue)[:3], [repr(float(until)), *_marks(piece)]) for piece in pieces(due)]
         )
 
     async def settle(self, due: Many[Due], queue: str = SUMMARIES) -> list[Due]:

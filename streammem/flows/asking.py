@@ -71,6 +71,10 @@ class Counter:
         )
         return msgspec.structs.replace(await answer(query, desk), position=position)
 
+    async def close(self) -> None:
+        """Wait for what is still to be noted."""
+        await asyncio.gather(*self._touching, return_exceptions=True)
+
     def _touch(self, nodes: Many[NodeId]) -> None:
         """Let these nodes be worded first. Nobody waits for that."""
 

@@ -28,6 +28,11 @@ def writer_of(settings: Settings) -> Writer:
     model, budget = settings.openai.model, settings.budget
     if model is None:
         raise SettingsError("no language model writes summaries: set STREAMMEM_OPENAI__MODEL (and __BASE_URL, __KEY)")
+    if settings.openai.base_url is None and settings.openai.key is None:
+        raise SettingsError(
+            "STREAMMEM_OPENAI__MODEL is set and nobody to ask: set STREAMMEM_OPENAI__BASE_URL to your server, or "
+            "STREAMMEM_OPENAI__KEY to send what was said to OpenAI's"
+        )
     price = budget.prices.get(model)
     if price is None and budget.money is not None:
         raise SettingsError(

@@ -214,7 +214,7 @@ def message(number: int, chance: random.Random, *, channel: str, people: int, do
 
 def history(nodes: int) -> list[Event]:
     """Messages under which about so many nodes are to be worded, in large and small sequences."""
-    count, chance = round(nodes * 2.5), random.Random(5)
+    count, chance = round(nodes * 2.7), random.Random(5)
     channels = [f"c{round(20 * chance.random() ** 2)}" for _ in range(count)]
     return [
         message(n, chance, channel=channel, people=60, documents=max(1, count // 40))

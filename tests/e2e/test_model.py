@@ -13,8 +13,17 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from streammem import open_memory
 from streammem.backends.openai import OpenAIModel
-from streammem.records import Prompt
+from streammem.core.numbers import Forest, Summarizing, Wording
+from streammem.core.spending import total
+from streammem.core.summaries import said_whole
+from streammem.flows import wording
+from streammem.records import Prompt, Summary
+from streammem.records import Wording as Worded
+from streammem.settings import OpenAISettings, Settings
+from tests.embedding import HashingEmbedder
+from tests.stories import public, said
 
 SERVER = """
 import os, sys
@@ -90,3 +99,42 @@ async def test_a_real_server_keeps_to_the_room_of_a_reply(model_url):
     reply = await model.say(Prompt("Tell a long story.", "About a ship.", {}, room=12))
     await model.close()
     assert reply.tokens_out == 12
+
+
+TALK = (
+    "the release slips to Friday because the integration tests are flaky",
+    "I own the flaky tests and will fix them by Thursday",
+    "the staging cluster is out of disk, nobody can deploy",
+)
+
+
+async def test_a_real_model_words_a_memory_and_every_node_ends_with_words_or_with_a_mark(model_url, tmp_path):
+    """What so small a model says is worth nothing: only the way to it and back is looked at."""
+    settings = Settings(
+        forest=Forest(k=2),
+        summary=Summarizing(quotes=1),
+        wording=Wording(in_flight=2, pack=1, length=50),
+        openai=OpenAISettings(model="smollm2", base_url=model_url, structured="schema"),
+    )
+    async with open_memory(tmp_path / "memory", settings, embedder=lambda _: HashingEmbedder()) as memory:
+        await memory.append([public(), *(said(str(n), text) for n, text in enumerate(TALK))])
+        done = await memory.word()
+        parts = memory._parts
+        found = [item async for _, item in parts.structure.generated()]
+        worded = {one.node: one for one in found if isinstance(one, Worded)}
+        assert worded.keys() == {s.node for s in found if isinstance(s, Summary) and not said_whole(s)}
+        assert [one for one in worded.values() if bool(one.text) == bool(one.fault)] == []
+        assert (done.worded, done.failed) == (
+            len([one for one in worded.values() if one.text]),
+            len([one for one in worded.values() if one.fault]),
+        )
+        spent = await parts.ledger.spent()
+        assert sum(one.calls for one in spent) >= 2
+        assert sum(one.failed for one in spent) == 0  # the server took the schema
+        assert total(spent)[0] == (await parts.ledger.used())[0] > 0
+        assert {
+            queue: n for queue, n in (await parts.structure.counts()).items() if queue in wording.WORDING and n
+        } == {}
+        answer = await memory.query("why does the release slip?")
+        assert TALK[0] in [item.text for item in answer.evidence]
+        assert answer.headers

@@ -23,7 +23,7 @@ from streammem.core import prompts
 from streammem.records import Awaited, Event, NodeId, Paid, Wording
 from streammem.wiring.stream import Streaming
 from streammem.workers import forgetting
-from streammem.workers.care import verified
+from streammem.workers.care import rebuilt, verified
 from streammem.workers.status import standing
 from tests.e2e.stream import Stream, Worker, of_embedded, of_stream
 from tests.embedding import HashingEmbedder
@@ -31,15 +31,15 @@ from tests.servers.model_server import Asked, ModelServer
 from tests.stories import deleted, public, said
 
 IN_FLIGHT = 3
-WINDOW, REQUESTS = 4.0, 10
+WINDOW, REQUESTS = 3.0, 10
 SLACK = 1.0
 """Seconds by which calls may come closer together on their way to the server, on a busy machine."""
 CHANNELS = ("c", "d", "e", "f")
 STORY = [
     *map(public, CHANNELS),
     *(
-        said(str(n), f"DOC-{n % 3} kettle number {n}", user=("ana", "bo")[n % 2], channel=CHANNELS[n // 16])
-        for n in range(64)
+        said(str(n), f"DOC-{n % 3} kettle number {n}", user=("ana", "bo")[n % 2], channel=CHANNELS[n // 12])
+        for n in range(48)
     ),
 ]
 LATE = said("70", "the pelican has landed", channel="f")
@@ -348,3 +348,21 @@ async def test_two_workers_stop_at_the_budget_of_a_day_and_go_on_with_a_larger_o
         assert set(server.paid.values()) == {1}
         async with stream.open() as later:
             assert (await standing(later)).model_calls.state == "made"
+
+
+# --------------------------------------------------------------------------------------------------------- a rebuild
+
+
+async def test_after_a_rebuild_everything_is_worded_again_and_nothing_is_asked_for(stream: Stream) -> None:
+    expected = await worded_embedded(TALK, stream)
+    async with served(stream, delay=0.0) as server, stream.open() as parts:
+        start_all(stream)
+        await stream.settled(await stream.produce(TALK))
+        await all_worded(parts, expected, stream)
+        calls = server.calls
+        assert set(stream.stop()) == {0}, stream.told()
+        await rebuilt(parts)
+    async with served(stream, delay=0.0) as other, stream.open() as parts:
+        start(stream, "summarize", options=("--words",))
+        await all_worded(parts, expected, stream)
+        assert (calls > 0, other.calls) == (True, 0)
