@@ -210,6 +210,7 @@ def _put_header(header: Any) -> None:
 
     spell = f"{shown.minute(header.first)[:10]} to {shown.minute(header.last)[:10]}"
     head = f"  {header.view} {shown.line(header.label or header.tree)}, level {header.level}, {spell}"
+    head += f", written by {shown.line(header.by.rpartition('/')[0])}" if header.by else ""
     out = shown.console()
     out.print(Text(head, style="dim"), soft_wrap=True)
     out.print(Text(f"    {shown.line(header.text)}"), soft_wrap=True)
