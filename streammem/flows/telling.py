@@ -160,7 +160,11 @@ class Teller:
             reply, (tokens, money) = await self._called(prompt, parts)
         texts, faults = replies.read(reply.text, parts, self._numbers.length)
         spent = _spent(prompt, reply, parts, self._terms, nodes=len(texts))
-        await self._keep([part for part in parts if part.key in texts], texts)
+        try:
+            await self._keep([part for part in parts if part.key in texts], texts)
+        except BaseException:
+            self._end_call()  # it gives nothing back, and nobody may wait for that
+            raise
         await self._settle((tokens, money), spent)
         share = (spent.tokens_in + spent.tokens_out) // len(parts)
         return {p.key: Said(texts.get(p.key, ""), share, faults.get(p.key, "")) for p in parts}

@@ -17,7 +17,7 @@ from streammem.flows import telling, wording
 from streammem.flows.backfill import Backfill
 from streammem.flows.sheet import Worded
 from tests.flows.test_wording import STORY, about, is_again, settled, talk
-from tests.flows.wordings import LEDGER, MODEL, STORE, Dead, Life, Scripted, WordedWorld, final, paid, worded
+from tests.flows.wordings import HUNG, LEDGER, MODEL, STORE, Dead, Life, Scripted, WordedWorld, final, paid, worded
 from tests.servers.model_script import Request, Script
 from tests.servers.model_server import Answer, BatchPlan, Broken, ModelServer, Refuse, good
 from tests.stories import edited, public
@@ -49,7 +49,8 @@ class Handing:
 async def backfill(world: WordedWorld, told: Any = None, **others: Any) -> Worded:
     """Word what is due by jobs, as a new process does."""
     model, ledger = others.get("model", world.model), others.get("ledger", world.ledger)
-    return await Backfill(world.pen(**others), model, ledger, world.terms, told=told).run()
+    async with asyncio.timeout(HUNG):
+        return await Backfill(world.pen(**others), model, ledger, world.terms, told=told).run()
 
 
 @asynccontextmanager

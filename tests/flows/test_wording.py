@@ -15,15 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from streammem.backends.memory import MemoryStructure
 from streammem.core import prompts, routing, spending
 from streammem.core.prompts import Part
-from streammem.errors import ModelBusyError, PausedError, SettingsError
+from streammem.errors import ModelBusyError, PausedError, SettingsError, TransientError
 from streammem.flows import wording
 from streammem.flows.sheet import Said, Worded
 from streammem.ports import TOUCHED
 from streammem.records import Event, Limits, NodeId, Paid
 from streammem.records import Sequence as Run
-from tests.flows.wordings import LATER, LEDGER, STORE, Dead, Life, Scripted, WordedWorld, final, paid, worded
+from tests.flows.wordings import HUNG, LATER, LEDGER, STORE, Dead, Life, Scripted, WordedWorld, final, paid, worded
 from tests.servers.model_script import Request, asked
 from tests.servers.model_server import Answer, Broken, Cut, ModelServer, Refuse, Slow, Status, Wrong
 from tests.stories import at, deleted, edited, private, public, said
@@ -777,6 +778,31 @@ async def test_the_days_budget_is_a_hard_stop_quotes_stand_in_and_the_next_day_g
         assert paid_twice(server) == []
 
 
+async def test_a_reply_that_could_not_be_kept_leaves_nobody_waiting_for_what_it_gives_back() -> None:
+    class Stumbling(MemoryStructure):
+        left = 1
+
+        async def cache(self, texts: Any) -> None:
+            self.left -= 1
+            if self.left == 0:
+                raise TransientError("the store is away")
+            await super().cache(texts)
+
+    async with worded(store=Stumbling()) as (world, _):
+        await world.tell(STORY)
+        world.limit(day_tokens=8000)
+        pen = world.pen()  # one process, which goes on
+        with pytest.raises(TransientError, match="away"):
+            await wording.word(pen)
+        world.now += 1
+        with pytest.raises(PausedError, match="budget") as caught:
+            await asyncio.wait_for(wording.word(pen), HUNG)
+        world.limit()
+        world.now += caught.value.wait + 1
+        await world.word()
+        await settled(world)
+
+
 async def test_money_is_a_hard_stop_too_and_a_larger_budget_goes_on_at_once(calm: Any) -> None:
     async with worded(price=(1.0, 4.0)) as (world, server):
         await world.tell(STORY)
@@ -844,7 +870,7 @@ async def test_two_that_are_given_the_same_sequence_pay_for_each_text_once(calm:
         world.now += 61
         other = await world.word()
         done = await one
-        assert done.worded and other.worded
+        assert min(done.worded, other.worded) > 0
         assert done.worded + other.worded >= len(calm[1])
         await world.word()
         await settled(world)

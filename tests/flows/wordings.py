@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -29,6 +30,9 @@ from tests.stories import at
 
 LATER = at(10_000).timestamp()
 """Long after all that is said: every open node has been quiet."""
+
+HUNG = 30.0
+"""Seconds after which a run has failed: what is worded again and again never ends."""
 
 NUMBERS = Numbers(in_flight=8, pack=4, linger=0.002, backoff=0.002, longest=0.02, cooling=0.02, poll=0.01)
 """As quick as the scripted server."""
@@ -77,7 +81,8 @@ class WordedWorld(World):
         """Word what is due, as a new process does. Stopped, it gives up the replies that are under way."""
         pen = self.pen(**others)
         try:
-            return await wording.word(pen)
+            async with asyncio.timeout(HUNG):
+                return await wording.word(pen)
         finally:
             await pen.tell.close()  # type: ignore[attr-defined]
 
