@@ -15,8 +15,9 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from collections.abc import Sequence as Many
+from contextlib import asynccontextmanager
 from uuid import uuid4
 
 import msgspec
@@ -84,6 +85,7 @@ class Teller:
         self._under_way = 0  # calls that budget was taken for and that are not settled
         self._settled = asyncio.Event()
         self._away = ""
+        self._answers = 0
         self._asked: dict[str, asyncio.Future[Said | None]] = {}
         self._company = Company(self._answer, terms.numbers)
 
@@ -112,20 +114,34 @@ class Teller:
         texts: dict[str, Said | None] = {}
         patience = PATIENCE
         while left := [part for part in parts if part.key not in texts]:
-            mine = await self._ledger.claim(
-                [Claim(part.key, part.view, part.level) for part in left], self._holder, self._numbers.lease
-            )
-            try:
+            async with self._claimed(left) as mine:
                 texts |= await self._paid(left)
                 if asked := [part for part in left if part.key in mine and part.key not in texts]:
                     texts |= await self._ask(asked)
-            finally:
-                await self._ledger.release(sorted(mine), self._holder)
             if len(mine) < len(left):
                 patience -= LOOK
                 texts |= {part.key: None for part in parts if part.key not in texts} if patience < 0 else {}
                 await asyncio.sleep(LOOK)
         return texts
+
+    @asynccontextmanager
+    async def _claimed(self, parts: Many[Part]) -> AsyncIterator[set[str]]:
+        """Hold texts, as many of them as nobody else does, however long it takes."""
+        claims = [Claim(part.key, part.view, part.level) for part in parts]
+        mine = await self._ledger.claim(claims, self._holder, self._numbers.lease)
+
+        async def extend() -> None:
+            while True:
+                await asyncio.sleep(self._numbers.lease / 3)
+                await self._ledger.claim([c for c in claims if c.key in mine], self._holder, self._numbers.lease)
+
+        extending = asyncio.create_task(extend())
+        try:
+            yield mine
+        finally:
+            extending.cancel()
+            await asyncio.gather(extending, return_exceptions=True)
+            await self._ledger.release(sorted(mine), self._holder)
 
     async def _paid(self, parts: Many[Part]) -> dict[str, Said]:
         found = await self._store.cached([part.key for part in parts])
@@ -170,13 +186,17 @@ class Teller:
         return {p.key: Said(texts.get(p.key, ""), share, faults.get(p.key, "")) for p in parts}
 
     async def _called(self, prompt: Prompt, parts: Many[Part]) -> tuple[Reply, tuple[int, int]]:
-        """A reply of the model, and what was taken out of the budget for it."""
+        """A reply of the model, and what was taken out of the budget for it.
+
+        Where the server answers others and never this, it will not answer this: RejectedError.
+        """
+        before = self._answers
         for attempt in itertools.count(1):
             taken = await self._admitted(prompt)
             try:
                 reply = await self._model.say(prompt)
             except ModelBusyError as error:
-                await self._put_off(error, attempt, prompt, taken, parts)
+                await self._put_off(error, attempt, prompt, taken, parts, others=self._answers > before)
             except (RejectedError, SettingsError):
                 self._breaker.went_well()
                 await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1))
@@ -186,6 +206,7 @@ class Teller:
                 self._end_call()  # what was taken stays taken: nobody knows what it will cost
                 raise
             else:
+                self._answers += 1
                 self._breaker.went_well()
                 self._trouble("")
                 return reply, taken
@@ -234,7 +255,14 @@ class Teller:
         self._settled.set()
 
     async def _put_off(
-        self, error: ModelBusyError, attempt: int, prompt: Prompt, taken: tuple[int, int], parts: Many[Part]
+        self,
+        error: ModelBusyError,
+        attempt: int,
+        prompt: Prompt,
+        taken: tuple[int, int],
+        parts: Many[Part],
+        *,
+        others: bool,
     ) -> None:
         """Account for a call that failed and wait for the next attempt. Raises the error after the last one."""
         self._breaker.failed(self._clock())
@@ -244,7 +272,7 @@ class Teller:
         if error.after is not None:
             await self._ledger.rest(error.after)
         if attempt >= self._numbers.attempts:
-            raise error
+            raise RejectedError("unanswered", str(error)) if others else error
         if error.after is None:
             await asyncio.sleep(backoff(attempt, self._chance(), self._numbers))
 
