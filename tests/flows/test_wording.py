@@ -405,6 +405,21 @@ async def test_the_breaker_keeps_calls_back_and_lets_one_try() -> None:
         assert heard[-1] == ""
 
 
+async def test_a_prompt_that_the_server_never_answers_while_it_answers_others_is_failed_at_and_the_rest_is_worded() -> (
+    None
+):
+    def script(number: int, request: Any) -> Any:
+        return Status(500) if about(request, "kettle number 1") else Answer()
+
+    async with worded(script) as (world, _):
+        world.tune(attempts=3, trips=10**6, pack=1)
+        await world.tell(STORY)
+        await world.word()
+        assert {w.fault.partition(":")[0] for w in world.wordings().values() if w.fault} == {"unanswered"}
+        assert any(w.text for w in world.wordings().values())
+        assert (await world.ask("kettle")).evidence
+
+
 async def test_a_wrong_key_stops_all_and_says_which_setting_to_mend() -> None:
     async with worded(server={"key": "another"}) as (world, server):
         await world.tell(STORY)
