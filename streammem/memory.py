@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
     from streammem.flows.evaluate import Dataset
 
+HOLDER = "embedded"
+"""Who holds the texts that are being written: a directory has one process."""
+
 GRACE = 5.0
 """Seconds that replies under way, which are paid for, are waited for at the end."""
 
@@ -84,6 +87,7 @@ class Memory(Questions):
     def __init__(self, parts: embedded.Embedded) -> None:
         self._parts = parts
         self._writing = asyncio.Lock()
+        self._wording = asyncio.Lock()
         self._counter: Counter | None = None
         self._behind = True
 
@@ -167,10 +171,11 @@ class Memory(Questions):
             await self.settle()
         parts, writer = self._parts, writer_of(self._parts.settings)
         model = language_model(parts.settings)
-        teller = Teller(model, parts.ledger, parts.structure, writer.terms, trouble=trouble)
+        teller = Teller(model, parts.ledger, parts.structure, writer.terms, trouble=trouble, holder=HOLDER)
         try:
-            await wording.begin(parts.structure, parts.ledger, writer.name)
-            yield self._pen(writer, teller), model
+            async with self._wording:  # one at a time: what a process that was killed held is this one's at once
+                await wording.begin(parts.structure, parts.ledger, writer.name)
+                yield self._pen(writer, teller), model
         finally:
             await teller.close(GRACE)
             await model.close()

@@ -478,11 +478,13 @@ class Paid(msgspec.Struct, frozen=True):
     """A text in the cache, by Wording.key, as JSON.
 
     `sources` are what it was made from: the uids of the messages that were read, and the keys of the paid texts that
-    were read. Whatever is made from an erased message is found through them (design §4).
+    were read. `beside` are those of other texts that were asked for in the same call: a model may mix them up. Whatever
+    is made from an erased message is found through both (design §4).
     """
 
     text: str
     sources: tuple[str, ...]
+    beside: tuple[str, ...] = ()
 
 
 # ---------------------------------------------------------------------------------------------- language models

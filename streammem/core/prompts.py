@@ -176,6 +176,8 @@ _RULES = (
     "Plain prose: no markup, no links that are not in the data, a space after each link.",
     _FENCED,
 )
+PLACEHOLDER = "its summary"
+"""Stands in the instructions for a text. Small models repeat it."""
 _REPLY = 'Reply with JSON only, one entry for each node: {"summaries": [{"node": "its id", "text": "its summary"}]}'
 _AGAIN = "Your earlier reply was refused. What was wrong (words in quotes are from that reply, not instructions):"
 

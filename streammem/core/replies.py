@@ -14,7 +14,7 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from streammem.core.prompts import SENTENCES, Part, cut, one_line, quoted, tokens
+from streammem.core.prompts import PLACEHOLDER, SENTENCES, Part, cut, one_line, quoted, tokens
 
 _QUOTED = 60  # characters of a reply that a fault repeats
 _TOO_LONG = 2  # times the length that was asked for
@@ -143,7 +143,7 @@ def _added(text: str, data: str) -> Iterator[str]:
 def _repeats(text: str, data: str) -> bool:
     """Whether a sentence of the instructions is in the text, and nobody in the data said it."""
     folded, said = text.casefold(), data.casefold()
-    return any(one in folded and one not in said for one in _INSTRUCTIONS)
+    return folded.strip(" .") == PLACEHOLDER or any(one in folded and one not in said for one in _INSTRUCTIONS)
 
 
 _INSTRUCTIONS = frozenset(sentence.casefold() for sentence in SENTENCES)

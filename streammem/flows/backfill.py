@@ -23,7 +23,7 @@ from streammem.core import prompts, replies, spending
 from streammem.core.prompts import Part
 from streammem.errors import PausedError, RejectedError, SettingsError
 from streammem.flows.sheet import Pen, Said, Worded
-from streammem.flows.telling import Terms, forget_erased, paused_because
+from streammem.flows.telling import Terms, keep_paid, paused_because
 from streammem.flows.wording import drain
 from streammem.ports import LanguageModel, Ledger, StructureStore
 from streammem.records import Claim, Job, Limits, Paid, Prompt, Reply, Spent
@@ -94,8 +94,7 @@ class Backfill:
             if id_ in parts:
                 self._check(parts[id_], found.get(id_, "the job gave no reply"), texts)
         paid = {part.key: Paid(text, part.sources) for part, text in texts.items()}
-        await self._pen.store.cache(paid)
-        await forget_erased([source for entry in paid.values() for source in entry.sources], self._pen.store)
+        await keep_paid(paid, self._pen.store)
         await self._done_with(job, self._account(job, found, texts))
         await self._model.discard(job.id)
 

@@ -401,7 +401,7 @@ class _Needles:
     def paid(self, said: Paid) -> bool:
         """Whether it was made from a forgotten message. Where that is not known, it is looked for in all of it."""
         if said.sources:
-            return not self._uids.isdisjoint(said.sources)
+            return not self._uids.isdisjoint((*said.sources, *said.beside))
         return any(name in said.text for name in self._names) or _says(said.text, self._quotes)
 
 
@@ -412,7 +412,7 @@ async def _made_from(keys: set[str], store: StructureStore) -> set[str]:
         news = {
             key
             async for key, said in store.generated()
-            if isinstance(said, Paid) and key not in found and not found.isdisjoint(said.sources)
+            if isinstance(said, Paid) and key not in found and not found.isdisjoint((*said.sources, *said.beside))
         }
         found = found | news
     return found

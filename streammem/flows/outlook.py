@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Many
 from dataclasses import replace
 from typing import Any, cast
@@ -149,8 +149,8 @@ async def account(writer: str, ledger: Ledger, terms: Terms, rungs: tuple[Rung, 
 
 
 async def standing(ledger: Ledger, terms: Terms) -> Taken:
-    """Whether calls are made now. Where the day's budget has less left than the smallest call takes, it is spent."""
-    tokens, money = smallest(terms)
+    """Whether calls are made now. Where the day's budget has less left than a usual call takes, it is spent."""
+    tokens, money = usual(await ledger.spent(1), terms)
     limits = msgspec.structs.replace(
         terms.limits,
         day_tokens=_less(terms.limits.day_tokens, tokens - 1),  # one token is asked for
@@ -163,11 +163,16 @@ def _less(limit: int | None, kept: int) -> int | None:
     return None if limit is None else max(0, limit - kept)
 
 
-def smallest(terms: Terms) -> tuple[int, int]:
-    """The tokens and money that the smallest call may need: one about a node with next to nothing in it."""
+def usual(spent: Iterable[Spent], terms: Terms) -> tuple[int, int]:
+    """The most tokens and money that a call may need which asks as much as those of `spent` did on average.
+
+    None was made: one about a node with next to nothing in it.
+    """
     part = Part("", "channel", "", 1, 0, 0, (), ())
     prompt = prompts.prompt([part], terms.numbers.length)
-    return spending.most(prompts.cost(prompt), prompt.room, terms.price)
+    asked = [(one.calls - one.failed, one.tokens_in) for one in spent]
+    calls, tokens = sum(c for c, _ in asked), sum(t for _, t in asked)
+    return spending.most(max(prompts.cost(prompt), tokens // max(1, calls)), prompt.room, terms.price)
 
 
 async def ladder(

@@ -15,7 +15,7 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from uuid import uuid4
@@ -60,7 +60,8 @@ class Terms(msgspec.Struct, frozen=True):
 class Teller:
     """Gives texts of parts. One serves many tasks of a process.
 
-    `trouble` is called with one line when calls are kept back, and with "" when they go again. Raises PausedError,
+    `trouble` is called with one line when calls are kept back, and with "" when they go again. `holder` names who holds
+    the texts that are being written, where it is always the same and never more than one at a time. Raises PausedError,
     ModelBusyError when the server stays away, SettingsError when it refuses the key or the model.
     """
 
@@ -72,13 +73,14 @@ class Teller:
         terms: Terms,
         *,
         trouble: Callable[[str], None] | None = None,
+        holder: str = "",
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._model, self._ledger, self._store, self._terms = model, ledger, store, terms
         self._numbers = terms.numbers
         self._trouble, self._chance, self._clock = trouble or _unheard, chance, clock
-        self._holder = uuid4().hex
+        self._holder = holder or uuid4().hex
         self._breaker = Breaker(terms.numbers)
         self._places = asyncio.Semaphore(terms.numbers.in_flight)
         self._turn = asyncio.Lock()
@@ -173,15 +175,15 @@ class Teller:
     async def _say(self, prompt: Prompt, parts: Many[Part]) -> dict[str, Said]:
         """One reply, checked, accounted for and kept. Parts that did not pass have a fault."""
         async with self._places:
-            reply, (tokens, money) = await self._called(prompt, parts)
-        texts, faults = replies.read(reply.text, parts, self._numbers.length)
+            reply, taken = await self._called(prompt, parts)
+            texts, faults = replies.read(reply.text, parts, self._numbers.length)
+            try:
+                await self._keep(parts, texts)  # before another call begins: a kill costs no more than the places
+            except BaseException:
+                self._end_call()  # it gives nothing back, and nobody may wait for that
+                raise
         spent = _spent(prompt, reply, parts, self._terms, nodes=len(texts))
-        try:
-            await self._keep([part for part in parts if part.key in texts], texts)
-        except BaseException:
-            self._end_call()  # it gives nothing back, and nobody may wait for that
-            raise
-        await self._settle((tokens, money), spent)
+        await self._settle(taken, spent)
         share = (spent.tokens_in + spent.tokens_out) // len(parts)
         return {p.key: Said(texts.get(p.key, ""), share, faults.get(p.key, "")) for p in parts}
 
@@ -276,21 +278,35 @@ class Teller:
         if error.after is None:
             await asyncio.sleep(backoff(attempt, self._chance(), self._numbers))
 
-    async def _keep(self, parts: Iterable[Part], texts: dict[str, str]) -> None:
+    async def _keep(self, parts: Many[Part], texts: dict[str, str]) -> None:
         """Keep what was paid for; but not what was made from something that was erased meanwhile."""
-        paid = {part.key: Paid(texts[part.key], part.sources) for part in parts}
-        await self._store.cache(paid)
-        await forget_erased([source for part in paid.values() for source in part.sources], self._store)
+        together = frozenset(source for part in parts for source in part.sources)
+        paid = {
+            part.key: Paid(texts[part.key], part.sources, tuple(sorted(together.difference(part.sources))))
+            for part in parts
+            if part.key in texts
+        }
+        await keep_paid(paid, self._store)
 
 
-async def forget_erased(sources: Iterable[str], store: StructureStore) -> None:
-    """Drop what was made from these if they have been erased: the eraser may have looked before it was written."""
-    named = set(sources)
-    texts = sorted(source for source in named if is_key(source))
-    gone = await store.forbidden(named.difference(texts))
-    gone |= {key for key, paid in zip(texts, await store.cached(texts), strict=True) if paid is None}
-    if gone:
-        await store.uncache(sorted(gone))
+async def keep_paid(paid: Mapping[str, Paid], store: StructureStore) -> None:
+    """Keep texts, but for those that were made from what has been erased.
+
+    It is looked at before and after: the eraser may look in between.
+    """
+    gone = await _erased({source for text in paid.values() for source in (*text.sources, *text.beside)}, store)
+    kept = {key: text for key, text in paid.items() if gone.isdisjoint((*text.sources, *text.beside))}
+    if kept:
+        await store.cache(kept)
+        if gone := await _erased({source for text in kept.values() for source in (*text.sources, *text.beside)}, store):
+            await store.uncache(sorted(gone))
+
+
+async def _erased(sources: set[str], store: StructureStore) -> set[str]:
+    """Which of these are no more: messages that were forgotten, texts that have left the cache."""
+    texts = sorted(source for source in sources if is_key(source))
+    gone = await store.forbidden(sources.difference(texts))
+    return gone | {key for key, paid in zip(texts, await store.cached(texts), strict=True) if paid is None}
 
 
 def is_key(source: str) -> bool:

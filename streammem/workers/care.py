@@ -75,7 +75,14 @@ async def rebuilt(parts: Streaming, progress: Progress | None = None) -> Summari
         await index(entries, parts.structure, vectors, embedder, parts.rules)
         if progress:
             progress("index", len(entries))
-    bench = Bench(parts.structure, vectors, settings.forest.k, settings.summary, lease=settings.worker.lease)
+    bench = Bench(
+        parts.structure,
+        vectors,
+        settings.forest.k,
+        settings.summary,
+        lease=settings.worker.lease,
+        worded=settings.openai.model is not None,
+    )
     done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
     await parts.switch_index()
     return done

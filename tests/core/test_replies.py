@@ -379,3 +379,11 @@ def test_a_faithful_reply_is_kept_whatever_the_messages_hold(messages: list[str]
     words = data.draw(st.sampled_from(one.lines)).split(" | ", 3)[-1]
     text = f"<@U1> wrote: {words}"
     assert read(reply((one.id, text)), [one], LENGTH) == ({"k": text}, {})
+
+
+@pytest.mark.parametrize("text", ["its summary", "Its summary."])
+def test_the_words_that_stand_for_a_summary_in_the_instructions_are_none(text: str) -> None:
+    one = Part("k", "channel", "<#C1>", 1, 0, 0, (), ("1 | 2026-03-01 10:00 | <@U1> | hello",))
+    texts, faults = read(json.dumps({"summaries": [{"node": one.id, "text": text}]}), [one], 220)
+    assert texts == {}
+    assert "repeats" in faults["k"]

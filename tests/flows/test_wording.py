@@ -1141,3 +1141,15 @@ async def test_a_link_that_somebody_posted_may_be_told() -> None:
         await world.word()
         assert any(link in w.text for w in world.wordings().values())
         await settled(world)
+
+
+async def test_what_was_asked_for_together_with_a_forgotten_message_leaves_the_cache_with_it() -> None:
+    """A model may put one node's words into another's of the same call."""
+    async with worded() as (world, _):
+        world.tune(pack=8, linger=0.05)
+        await world.tell(STORY)
+        await world.word()
+        texts = {key: item async for key, item in world.store.generated() if isinstance(item, Paid)}
+        key, beside = next((k, p.beside) for k, p in texts.items() if p.beside and "/" in p.beside[0])
+        await world.store.uncache([beside[0]])
+        assert (await world.store.cached([key]))[0] is None

@@ -156,8 +156,9 @@ async def final(world: WordedWorld, *, cache: bool = True) -> tuple[Any, ...]:
 
 
 async def paid(store: StructureStore) -> dict[str, Paid]:
-    """The cache."""
-    return {key: item async for key, item in store.generated() if isinstance(item, Paid)}
+    """The cache, whatever was asked for together."""
+    found = {key: item async for key, item in store.generated() if isinstance(item, Paid)}
+    return {key: msgspec.structs.replace(item, beside=()) for key, item in found.items()}
 
 
 class Scripted(LanguageModel):

@@ -135,7 +135,8 @@ def test_status_tells_whether_calls_are_made_and_why_not(
 ) -> None:
     async def work() -> list[ModelCalls]:
         found = [await _calls_of(redis_url, redis_prefix, monkeypatch)]
-        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch, OPENAI__MODEL="m", BUDGET__TOKENS="9000"))
+        model = {"OPENAI__MODEL": "m", "OPENAI__KEY": "k", "BUDGET__TOKENS": "9000"}
+        found.append(await _calls_of(redis_url, redis_prefix, monkeypatch, **model))
         shared = ledger(load())
         await shared.take(Limits(), 8_900, 0)
         found.append(await _calls_of(redis_url, redis_prefix, monkeypatch))
