@@ -170,8 +170,14 @@ class StructureStore(Protocol):
         users whose manager it is, stay without it.
         """
 
+    async def texts_of(self, uids: Many[str]) -> list[str]:
+        """The keys of the cached texts that name one of these messages (Paid), or a text that does, and so on.
+
+        A text may be given instead of a message. None comes before what it was made from.
+        """
+
     async def uncache(self, uids: Many[str]) -> None:
-        """Drop the cached texts that name one of these messages (Paid.sources), and those that name such a text."""
+        """Drop the cached texts that `texts_of` gives."""
 
     async def sweep(self) -> None:
         """Forget the names of trees that have no leaf left: their redactions. For when nothing is due any more."""

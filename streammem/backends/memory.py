@@ -369,12 +369,12 @@ class MemoryStructure(StructureStore):
 
     async def uncache(self, uids: Many[str]) -> None:
         """What was made from others goes before them: by them it is found again if this is cut short."""
-        for key in reversed(self._made_from(uids)):
+        for key in reversed(await self.texts_of(uids)):
             del self._texts[key]
 
-    def _made_from(self, names: Many[str]) -> list[str]:
-        """The keys of the texts that name one of these, then of those that name one of those, and so on."""
+    async def texts_of(self, uids: Many[str]) -> list[str]:
         found: dict[str, None] = {}
+        names = list(uids)
         while names:
             quotes = quoting(names)
             names = [key for key, text in self._texts.items() if key not in found and quotes(text)]

@@ -495,14 +495,16 @@ class RedisStructure(StructureStore):
 
     async def uncache(self, uids: Many[str]) -> None:
         """What was made from others goes before them: by them it is found again if this is cut short."""
-        rounds, found, names = list[list[str]](), set[str](), list(uids)
+        for keys in pieces(list(reversed(await self.texts_of(uids)))):
+            await self._without("texts", [(_shelf("texts", key), key) for key in keys])
+
+    async def texts_of(self, uids: Many[str]) -> list[str]:
+        found, names = dict[str, None](), list(uids)
         while names:
             quotes = quoting(names)
             names = [key async for key, text in self._texts() if key not in found and quotes(text)]
-            found.update(names)
-            rounds.append(names)
-        for keys in reversed(rounds):
-            await self._without("texts", [(_shelf("texts", key), key) for key in keys])
+            found.update(dict.fromkeys(names))
+        return list(found)
 
     async def _texts(self) -> AsyncIterator[tuple[str, str]]:
         """The cache as it is kept."""

@@ -114,6 +114,16 @@ def skeleton(sequence: Sequence) -> list[NodeId]:
     return [NodeId(branch, SKELETON, 0), NodeId(root, SKELETON, 1)]
 
 
+def is_skeleton(sequence: Sequence) -> bool:
+    """Whether it stands for the fixed nodes above an actor's sequences."""
+    return sequence.view == "actor" and not sequence.channel
+
+
+def top_of(sequence: Sequence) -> Sequence:
+    """What stands for all the fixed nodes above an actor's sequences."""
+    return Sequence(sequence.workspace, sequence.view, sequence.tree)
+
+
 def digest(parts: Iterable[str]) -> str:
     """What a node was made from, in 128 bits (design §3: `made_from`)."""
     state = hashlib.blake2b(digest_size=16)

@@ -10,6 +10,7 @@ import msgspec
 from streammem.core import erasure, forest, routing
 from streammem.core import events as canonical
 from streammem.core.events import uid
+from streammem.flows.wording import take_back
 from streammem.ports import Span, StructureStore
 from streammem.records import (
     DirectoryEvent,
@@ -21,6 +22,7 @@ from streammem.records import (
     ReactionEvent,
     Sequence,
     Version,
+    Wording,
 )
 
 Mark = tuple[Sequence, Leaf]
@@ -106,9 +108,17 @@ async def _said_by(user: ErasureEvent, store: StructureStore) -> set[str]:
 
 async def _erase(uids: Many[str], store: StructureStore) -> None:
     if uids:
-        await store.uncache(uids)  # words that quote them
+        await unsay(uids, store)
     for start in range(0, len(uids), PIECE):
         await _erase_piece(uids[start : start + PIECE], store)
+
+
+async def unsay(uids: Many[str], store: StructureStore) -> None:
+    """Drop the texts that a model made from these messages, or beside them in one call, wherever they are shown."""
+    keys = set(await store.texts_of(uids))
+    if keys:
+        await take_back([w async for _, w in store.generated() if isinstance(w, Wording) and w.key in keys], store)
+        await store.uncache(uids)
 
 
 async def _erase_piece(uids: Many[str], store: StructureStore) -> None:

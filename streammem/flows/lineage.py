@@ -20,7 +20,6 @@ from streammem.core.directory import Directory
 from streammem.core.events import channel_of
 from streammem.core.indexing import searchable
 from streammem.core.registers import winner
-from streammem.flows.sheet import is_skeleton
 from streammem.flows.summarize import speaking
 from streammem.flows.telling import is_key
 from streammem.flows.wording import Directories
@@ -129,7 +128,7 @@ class _Quotes:
     def __init__(self, store: StructureStore, k: int, due: Iterable[Due]) -> None:
         self._store, self._k = store, k
         self._due = {d.sequence: d.earliest for d in due}
-        self._moving = {forest.skeleton(s)[-1].sequence for s in self._due if s.view == "actor"}
+        self._moving = {forest.top_of(s) for s in self._due if s.view == "actor"}
 
     async def faults(self, sequence: Sequence, some: Many[Summary], directory: Directory) -> dict[NodeId, str]:
         """What is wrong with each summary of a sequence; "" where nothing is."""
@@ -140,14 +139,14 @@ class _Quotes:
     def _is_settled(self, summary: Summary) -> bool:
         """Whether no summariser is to come any more, so that it must be what would be made now."""
         sequence, level = summary.node.sequence, summary.node.level
-        if is_skeleton(sequence):
-            return forest.skeleton(sequence)[-1].sequence not in self._moving
+        if forest.is_skeleton(sequence):
+            return forest.top_of(sequence) not in self._moving
         due = self._due.get(sequence)
         return due is None or (level == 1 and summary.last < due)
 
     async def _made_anew(self, sequence: Sequence, some: Many[Summary], directory: Directory) -> dict[NodeId, str]:
         """What each summary would be made from now, over the leaves from its first to its last."""
-        if is_skeleton(sequence):
+        if forest.is_skeleton(sequence):
             return {s.node: await self._of_skeleton(s.node, directory) for s in some}
         lowest = [s for s in some if s.node.level == 1]
         upper = [s.node for s in some if s.node.level > 1]

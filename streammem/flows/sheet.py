@@ -126,12 +126,12 @@ class Sheet:
     @property
     def queue_again(self) -> str:
         """Where a sequence waits whose summaries are behind."""
-        return UPPER if is_skeleton(self.due.sequence) else WORDS
+        return UPPER if forest.is_skeleton(self.due.sequence) else WORDS
 
     async def fill(self) -> None:
         """Word every node that is to be worded now. Raises what stopped it, when all that was begun has ended."""
         try:
-            await (self._fill_skeleton() if is_skeleton(self.due.sequence) else self._fill_sequence())
+            await (self._fill_skeleton() if forest.is_skeleton(self.due.sequence) else self._fill_sequence())
             made = await asyncio.gather(*self._making.values(), return_exceptions=True)
         finally:  # stopped halfway, it leaves nothing running
             await ended(self._making.values())
@@ -168,7 +168,7 @@ class Sheet:
 
     def _may_stand(self, worded: Wording, summary: Summary) -> bool:
         """Whether it is of what is under its node, and what pools channels is of public ones still."""
-        pooled = summaries.read_by_everyone(worded.node.sequence) or is_skeleton(worded.node.sequence)
+        pooled = summaries.read_by_everyone(worded.node.sequence) or forest.is_skeleton(worded.node.sequence)
         public = all(map(self._directory.is_public, worded.channels))
         return wording.fits(worded, summary) and (public or not pooled)
 
@@ -412,11 +412,6 @@ async def ended(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-
-
-def is_skeleton(sequence: Sequence) -> bool:
-    """Whether it stands for the fixed nodes above an actor's sequences."""
-    return sequence.view == "actor" and not sequence.channel
 
 
 def _lines(versions: Many[Version], pooled: bool, numbers: Numbers) -> tuple[str, ...]:

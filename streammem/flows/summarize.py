@@ -84,7 +84,7 @@ async def _round(batch: Many[Due], bench: Bench) -> Summarized:
     drafts = [await _sequence(due, bench, directories[due.sequence.workspace]) for due in batch]
     await _write(drafts, bench, directories)
     waiting = [due for due, draft in zip(batch, drafts, strict=True) if draft.waits]
-    actors = sorted({forest.skeleton(d.sequence)[-1].sequence for d in batch if d.sequence.view == "actor"})
+    actors = sorted({forest.top_of(d.sequence) for d in batch if d.sequence.view == "actor"})
     uppers = await _skeletons(actors, bench, directories)
     made = [*drafts, *uppers]
     above = {node.sequence for d in batch for node in forest.skeleton(d.sequence)}
@@ -148,7 +148,7 @@ async def _mark_words(batch: Many[Due], actors: Many[Sequence], gone: Many[Mark]
     if bench.worded:
         await bench.store.mark_due([m for m in gone if m[0] not in actors], CHANGED)
         await bench.store.mark_due([(d.sequence, d.earliest) for d in batch], WORDS)
-        earliest = {forest.skeleton(d.sequence)[-1].sequence: d.earliest for d in batch if d.sequence.view == "actor"}
+        earliest = {forest.top_of(d.sequence): d.earliest for d in batch if d.sequence.view == "actor"}
         await bench.store.mark_due([(actor, earliest[actor]) for actor in actors], UPPER)
 
 

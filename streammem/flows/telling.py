@@ -27,6 +27,7 @@ from streammem.core.numbers import Wording as Numbers
 from streammem.core.patience import Breaker, backoff
 from streammem.core.prompts import Part
 from streammem.errors import ModelBusyError, PausedError, RejectedError, SettingsError
+from streammem.flows.erasing import unsay
 from streammem.flows.sheet import Said
 from streammem.ports import LanguageModel, Ledger, StructureStore
 from streammem.records import Claim, Limits, Paid, Prompt, Reply, Spent, Taken
@@ -299,7 +300,7 @@ async def keep_paid(paid: Mapping[str, Paid], store: StructureStore) -> None:
     if kept:
         await store.cache(kept)
         if gone := await _erased({source for text in kept.values() for source in (*text.sources, *text.beside)}, store):
-            await store.uncache(sorted(gone))
+            await unsay(sorted(gone), store)
 
 
 async def _erased(sources: set[str], store: StructureStore) -> set[str]:

@@ -16,9 +16,9 @@ import msgspec
 from streammem.core import forest, summaries
 from streammem.core.directory import Directory
 from streammem.errors import StreammemError
-from streammem.flows.sheet import Pen, Room, Sheet, Worded, ended, is_skeleton
+from streammem.flows.sheet import Pen, Room, Sheet, Worded, ended
 from streammem.ports import OPEN, RENEWALS, TOUCHED, UPPER, WORDING, WORDS, Ledger, Span, StructureStore
-from streammem.records import Due, NodeId, Sequence, Wording
+from streammem.records import Due, NodeId, Wording
 
 MORE = 0.05
 """Seconds after which more sequences are taken in hand, if those before have left room."""
@@ -146,8 +146,8 @@ async def _left(sheet: Sheet, due: Due, queue: str, pen: Pen) -> bool:
             await pen.store.mark_due([(due.sequence, leaf)], name, until)
     if sheet.shifted is not None:
         await pen.store.mark_due([(due.sequence, sheet.shifted)], RENEWALS)
-    if sheet.root_anew and due.sequence.view == "actor" and not is_skeleton(due.sequence):
-        await pen.store.mark_due([(forest.skeleton(due.sequence)[-1].sequence, due.earliest)], UPPER)
+    if sheet.root_anew and due.sequence.view == "actor" and not forest.is_skeleton(due.sequence):
+        await pen.store.mark_due([(forest.top_of(due.sequence), due.earliest)], UPPER)
     return queue in rests
 
 
@@ -159,7 +159,7 @@ async def touch(nodes: Many[NodeId], store: StructureStore) -> None:
         for s, w in found
         if s is not None
         and not summaries.said_whole(s)
-        and not is_skeleton(s.node.sequence)
+        and not forest.is_skeleton(s.node.sequence)
         and (w is None or (s.node.level == 1 and s.made_from != w.made_from))
     ]
     await store.mark_due(marks, TOUCHED)
@@ -176,7 +176,7 @@ async def mark_all(store: StructureStore) -> None:
     """Let every sequence be looked at."""
     for workspace in await store.workspaces():
         for due in await everything(workspace, store):
-            queue = UPPER if is_skeleton(due.sequence) else WORDS
+            queue = UPPER if forest.is_skeleton(due.sequence) else WORDS
             await store.mark_due([(due.sequence, due.earliest)], queue)
 
 
@@ -185,17 +185,20 @@ async def everything(workspace: str, store: StructureStore) -> list[Due]:
     sequences = await store.sequences(workspace)
     firsts = await store.leaves([Span(sequence, 0, 1) for sequence in sequences])
     due = [Due(sequence, 0, leaves[0]) for sequence, leaves in zip(sequences, firsts, strict=True) if leaves]
-    skeletons = {forest.skeleton(d.sequence)[-1].sequence: d.earliest for d in due if d.sequence.view == "actor"}
+    skeletons = {forest.top_of(d.sequence): d.earliest for d in due if d.sequence.view == "actor"}
     return [*due, *(Due(sequence, 0, leaf) for sequence, leaf in sorted(skeletons.items()))]
 
 
 async def retry(store: StructureStore) -> int:
     """Let the model try again where it failed; how many nodes that are."""
     failed = [item async for _, item in store.generated() if isinstance(item, Wording) and item.fault]
-    await store.unword([wording.node for wording in failed])
-    for wording in failed:
-        sequence = wording.node.sequence
-        above = sequence.view == "actor" and not sequence.channel
-        marked = Sequence(sequence.workspace, "actor", sequence.tree) if above else sequence
-        await store.mark_due([(marked, wording.first)], UPPER if above else WORDS)
+    await take_back(failed, store)
     return len(failed)
+
+
+async def take_back(worded: Many[Wording], store: StructureStore) -> None:
+    """Forget these wordings, and let their nodes be looked at again."""
+    await store.unword([w.node for w in worded])
+    marks = [(w.node.sequence, w.first) for w in worded]
+    await store.mark_due([mark for mark in marks if not forest.is_skeleton(mark[0])], WORDS)
+    await store.mark_due([(forest.top_of(s), leaf) for s, leaf in marks if forest.is_skeleton(s)], UPPER)

@@ -14,6 +14,7 @@ from streammem.core.events import moment
 from streammem.core.topics import TOPICS
 from streammem.errors import MemoryHeldError, SettingsError, TransientError
 from streammem.flows import forgetting
+from streammem.flows.erasing import unsay
 from streammem.flows.forgetting import Forgotten, Traces
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.structure import APPLIED as STRUCTURED
@@ -39,7 +40,7 @@ async def forgotten(parts: Streaming, wanted: Forgotten, progress: Progress | No
     """Forget it, and wait until no worker has anything left to do about it. Raises TransientError when they do not."""
     done = await forgetting.forget(wanted, parts.log, parts.log, parts.structure, _told(progress))
     await _followed(parts, done)
-    await parts.structure.uncache(done.messages)  # a summariser may have quoted what it read before
+    await unsay(done.messages, parts.structure)  # a model may have been told of it before
     await parts.structure.sweep()
     return done
 

@@ -983,3 +983,18 @@ async def test_after_a_kill_the_effects_up_to_the_offset_are_there(killed_after,
     assert (await store.counts())["versions"] == applied
     assert [mark.earliest for mark in await store.due(9)] == [Leaf(0, "W/C/0")]
     store.close()
+
+
+async def test_texts_are_named_by_what_they_were_made_from_and_none_before_that(store):
+    low, high, other = "aa/channel/m/1", "bb/channel/m/1", "cc/channel/m/1"
+    await store.cache(
+        {
+            high: Paid("both", (low,)),
+            low: Paid("one", ("W/C1/a", "W/C1/b")),
+            other: Paid("other", ("W/C1/c",), ("W/C1/a",)),
+        }
+    )
+    found = await store.texts_of(["W/C1/a"])
+    assert (sorted(found[:2]), found[2:]) == ([low, other], [high])
+    assert await store.texts_of([low]) == [high]
+    assert await store.texts_of(["W/C1/z"]) == []

@@ -103,7 +103,7 @@ async def state(path: Path) -> State:
         counts = await store.counts()
         return State(
             {w.node: msgspec.structs.replace(w, tokens=0) for _, w in found if isinstance(w, Wording)},
-            {key: text for key, text in found if isinstance(text, Paid)},
+            {key: msgspec.structs.replace(text, beside=()) for key, text in found if isinstance(text, Paid)},
             {queue: counts[queue] for queue in WORDING if counts[queue]},
             len(await ledger.claimed()),
         )

@@ -91,7 +91,8 @@ async def generated(store: Any) -> tuple[dict[NodeId, Wording], dict[str, Paid]]
     """Wordings, without the count of arrivals and what was paid for them, and the cache."""
     found = [item async for _, item in store.generated()]
     worded = {w.node: msgspec.structs.replace(w, serial=0, tokens=0) for w in found if isinstance(w, Wording)}
-    return worded, {key: text async for key, text in store.generated() if isinstance(text, Paid)}
+    paid = {key: text async for key, text in store.generated() if isinstance(text, Paid)}
+    return worded, {key: msgspec.structs.replace(text, beside=()) for key, text in paid.items()}
 
 
 async def worded_embedded(events: Iterable[Event], stream: Stream) -> dict[NodeId, Wording]:
