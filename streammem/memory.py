@@ -133,8 +133,13 @@ class Memory(Questions):
             await self._structure(progress)
             await self._index(progress)
             settings = self._parts.settings
-            worded = settings.openai.model is not None
-            bench = Bench(self._parts.structure, self._parts.index, settings.forest.k, settings.summary, worded=worded)
+            bench = Bench(
+                self._parts.structure,
+                self._parts.index,
+                settings.forest.k,
+                settings.summary,
+                worded=self._parts.worded,
+            )
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
             self._behind = False
             return done

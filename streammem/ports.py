@@ -444,8 +444,8 @@ class Embedder(Protocol):
 class LanguageModel(Protocol):
     """A language model behind a server.
 
-    Raises ModelBusyError when it cannot answer now, RejectedError when it will not answer this prompt ("refused",
-    "too-long"), SettingsError when the settings are wrong (the key, the model's name).
+    Raises ModelBusyError when it cannot answer now, RejectedError when the server does not take this prompt ("refused",
+    "too-long") and nothing is paid, SettingsError when the settings are wrong (the key, the model's name).
     """
 
     @property

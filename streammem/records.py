@@ -503,11 +503,15 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What a language model answered, and what that took. Where the server does not say, tokens are 0."""
+    """What a language model answered, and what that took. Where the server does not say, tokens are 0.
+
+    `refused` says why there is no text: that is paid for as well.
+    """
 
     text: str
     tokens_in: int = 0
     tokens_out: int = 0
+    refused: str = ""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,9 @@ COMPLETIONS: Final = "/chat/completions"
 Structured = Literal["auto", "schema", "json", "none"]
 T = TypeVar("T")
 
+LIMITED: Final = 2.0
+"""Seconds until a server is asked again that has too many requests and does not say until when."""
+
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _LADDER: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"auto": ("schema", "json", "none"), "schema": ("schema",), "json": ("json",), "none": ("none",)}
@@ -345,7 +348,10 @@ class OpenAIModel:
         if found.policy:
             return RejectedError("refused", said)
         if found.busy:
-            return ModelBusyError(f"the model server is busy: {said}", seconds)
+            limited = found.status == HTTPStatus.TOO_MANY_REQUESTS
+            return ModelBusyError(
+                f"the model server is busy: {said}", LIMITED if limited and seconds is None else seconds
+            )
         mend = self._mend(found)
         return SettingsError(f"{mend} ({said})") if mend else RejectedError("refused", said)
 
@@ -440,12 +446,13 @@ def _told(said: Any) -> Fault:
 
 
 def _reply(choice: _Choice, usage: _Usage) -> Reply:
-    message = choice.message
-    if message.refusal:
-        raise RejectedError("refused", "the model does not want to answer this prompt")
-    if choice.finish_reason == "content_filter":
-        raise RejectedError("refused", "the server's content filter stopped the reply")
-    return Reply(_text(message.content), usage.prompt_tokens or 0, usage.completion_tokens or 0)
+    refused = ""
+    if choice.message.refusal:
+        refused = "the model does not want to answer this prompt"
+    elif choice.finish_reason == "content_filter":
+        refused = "the server's content filter stopped the reply"
+    text = "" if refused else _text(choice.message.content)
+    return Reply(text, usage.prompt_tokens or 0, usage.completion_tokens or 0, refused)
 
 
 def _text(content: str | list[dict[str, Any]] | None) -> str:

@@ -110,8 +110,8 @@ class Backfill:
         self._desk.drop(keys)
 
     def _check(self, part: Part, reply: Reply | str, texts: dict[Part, str]) -> None:
-        if isinstance(reply, str):
-            self._desk.fail(part, reply)
+        if isinstance(reply, str) or reply.refused:
+            self._desk.fail(part, reply if isinstance(reply, str) else reply.refused)
             return
         good, faults = replies.read(reply.text, [part], self._terms.numbers.length)
         if part.key in good:
@@ -131,7 +131,7 @@ class Backfill:
             view=claim.view,
             level=claim.level,
             calls=int(reply is not None),
-            failed=int(isinstance(reply, str)),
+            failed=int(isinstance(reply, str) or bool(answered.refused)),
             nodes=int(worded),
             tokens_in=answered.tokens_in,
             tokens_out=answered.tokens_out,

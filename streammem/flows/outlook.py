@@ -53,7 +53,7 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """How wording stands.
+    """How wording stands. `faults` says why the model failed, and at how many nodes.
 
     `standing` says whether calls are made now. `used` is what is gone of today's budget to calls that were made or are
     being made: tokens, and money in billionths. `spent` goes back DAYS days.
@@ -67,6 +67,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: tuple[Claim, ...]
     spent: tuple[Spent, ...]
     jobs: int
+    faults: dict[str, int] = {}
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +132,16 @@ async def outlook(
     pen: Pen, ledger: Ledger, terms: Terms, progress: Callable[[int], None] | None = None, *, batch: bool = False
 ) -> Outlook:
     """How the wording of a memory stands. Reads every node once. With `batch` the estimate is for the Batch API."""
-    return await account(pen.writer, ledger, terms, tuple(await ladder(pen, terms, progress, batch=batch)))
+    rungs = tuple(await ladder(pen, terms, progress, batch=batch))
+    found = await account(pen.writer, ledger, terms, rungs)
+    failed = any(rung.failed for rung in rungs)
+    return msgspec.structs.replace(found, faults=await faults(pen.store)) if failed else found
+
+
+async def faults(store: StructureStore) -> dict[str, int]:
+    """Why the model failed, and at how many nodes, most of them first."""
+    found = Counter([w.fault async for _, w in store.generated() if isinstance(w, Wording) and w.fault])
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
 async def account(writer: str, ledger: Ledger, terms: Terms, rungs: tuple[Rung, ...] = ()) -> Outlook:

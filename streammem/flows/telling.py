@@ -38,6 +38,9 @@ LOOK = 0.2
 ASK_AGAIN = 1.0
 """Seconds after which to ask again whether a call may be made, however long the wait: a person may have ended it."""
 
+LIMITED = 20
+"""Times as many attempts as others have for a call that a server puts off until it has room: it will answer."""
+
 PATIENCE = 10.0
 """Seconds that this is waited for. A job of the Batch API may take a day."""
 
@@ -89,6 +92,8 @@ class Teller:
         self._settled = asyncio.Event()
         self._away = ""
         self._answers = 0
+        self._wrong: tuple[float, SettingsError | None] = (0.0, None)
+        self._closing = False
         self._asked: dict[str, asyncio.Future[Said | None]] = {}
         self._company = Company(self._answer, terms.numbers)
 
@@ -104,6 +109,8 @@ class Teller:
 
     async def close(self, seconds: float = 0.0) -> None:
         """Wait so long for the replies that are under way, as they are paid for, and give up the rest."""
+        self._closing = True
+        self._settled.set()
         await self._company.close(seconds)
 
     def _ended(self, key: str, asked: asyncio.Future[Said | None]) -> None:
@@ -200,9 +207,11 @@ class Teller:
                 reply = await self._model.say(prompt)
             except ModelBusyError as error:
                 await self._put_off(error, attempt, prompt, taken, parts, others=self._answers > before)
-            except (RejectedError, SettingsError):
+            except (RejectedError, SettingsError) as error:
                 self._breaker.went_well()
-                await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1))
+                await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1, charged=False))
+                if isinstance(error, SettingsError):
+                    self._wrong = (self._clock() + self._numbers.cooling, error)
                 raise
             except BaseException:
                 self._breaker.given_up()
@@ -212,6 +221,9 @@ class Teller:
                 self._answers += 1
                 self._breaker.went_well()
                 self._trouble("")
+                if reply.refused:
+                    await self._settle(taken, _spent(prompt, reply, parts, self._terms, failed=1))
+                    raise RejectedError("refused", reply.refused)
                 return reply, taken
         raise AssertionError
 
@@ -225,26 +237,47 @@ class Teller:
 
     async def _take(self, tokens: int, money: int) -> tuple[int, int]:
         while True:
-            if self._breaker.hopeless(self._clock()):
-                raise ModelBusyError(self._away)
+            self._look()
             if wait := self._breaker.wait(self._clock()):
                 await asyncio.sleep(min(wait, 1.0))
                 continue
-            taken = await self._ledger.take(self._terms.limits, tokens, money)
+            try:
+                taken = await self._ledger.take(self._terms.limits, tokens, money)
+            except BaseException:
+                self._breaker.given_up()
+                raise
             if taken.granted:
                 self._under_way += 1
                 return tokens, money
             self._breaker.given_up()
-            await self._wait_for(taken)
+            await self._wait_for(taken, tokens)
 
-    async def _wait_for(self, taken: Taken) -> None:
-        """Wait until it is worth asking again. Raises PausedError where that is not soon."""
+    def _look(self) -> None:
+        """Raise why no call is worth trying: it is over, the settings are wrong, or the server stays away."""
+        if self._closing:
+            raise PausedError("no more calls are made: it was stopped", 0.0)
+        until, wrong = self._wrong
+        if wrong is not None and self._clock() < until:
+            raise wrong
+        if self._breaker.hopeless(self._clock()):
+            raise ModelBusyError(self._away)
+
+    async def _wait_for(self, taken: Taken, tokens: int) -> None:
+        """Wait until it is worth asking again. Raises PausedError or ModelBusyError where that is not soon."""
         if taken.why == "budget" and self._under_way:  # what these do not need comes back
             self._settled.clear()
             await self._settled.wait()
+        elif taken.why == "budget" and tokens > (self._terms.limits.day_tokens or tokens):
+            raise SettingsError(
+                f"STREAMMEM_BUDGET__TOKENS={self._terms.limits.day_tokens} is less than a call may need ({tokens}):"
+                " raise it"
+            )
         elif taken.why in ("paused", "budget"):
             raise PausedError(paused_because(taken), taken.wait)
+        elif taken.wait > max(self._numbers.longest, self._terms.limits.window):
+            raise ModelBusyError(f"the model server wants no calls for {taken.wait:.0f} s: {self._away}")
         else:
+            self._trouble(f"{self._away or 'limits'}: calls go on in {taken.wait:.0f} s" if taken.wait > 1 else "")
             await asyncio.sleep(min(taken.wait, ASK_AGAIN) * (1 + self._chance() / 10))
 
     async def _settle(self, taken: tuple[int, int], spent: Spent) -> None:
@@ -274,8 +307,9 @@ class Teller:
         await self._settle(taken, _spent(prompt, Reply(""), parts, self._terms, failed=1, charged=error.charged))
         if error.after is not None:
             await self._ledger.rest(error.after)
-        if attempt >= self._numbers.attempts:
-            raise RejectedError("unanswered", str(error)) if others else error
+        limited = error.after is not None  # it will answer, only not now
+        if attempt >= self._numbers.attempts * (LIMITED if limited else 1):
+            raise RejectedError("unanswered", str(error)) if others and not limited else error
         if error.after is None:
             await asyncio.sleep(backoff(attempt, self._chance(), self._numbers))
 

@@ -75,6 +75,11 @@ class Embedded:
         return self._index
 
     @property
+    def worded(self) -> bool:
+        """Whether a language model words summaries here, or did once: then what changes is marked for it."""
+        return self.settings.openai.model is not None or (self.path / LEDGER).exists()
+
+    @property
     def ledger(self) -> Ledger:
         """What model calls may take and have taken."""
         return self._ledger

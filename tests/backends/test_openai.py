@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streammem.backends.openai import OPENAI, OpenAIModel
+from streammem.backends.openai import LIMITED, OPENAI, OpenAIModel
 from streammem.backends.openai_faults import Fault, after, fault, plain
 from streammem.errors import ModelBusyError, RejectedError, SettingsError
 from streammem.records import Prompt, Reply
@@ -226,8 +226,10 @@ async def test_servers_may_leave_parts_of_a_reply_out(behaviour, reply):
 
 
 @pytest.mark.parametrize("how", ["refusal", "content_filter"])
-async def test_a_model_or_filter_that_does_not_want_to_rejects_the_prompt(how):
-    assert (await raised(RejectedError, Refuse(how))).reason == "refused"
+async def test_a_model_or_filter_that_does_not_want_to_is_told_with_what_it_took(how):
+    async with talking(ModelServer(always(Refuse(how)))) as model:
+        reply = await model.say(prompt())
+    assert (reply.text, bool(reply.refused), reply.tokens_in > 0) == ("", True, True)
 
 
 # -------------------------------------------------------------------------------------------------- faults
@@ -243,7 +245,7 @@ async def test_a_server_that_cannot_now_is_busy(code, body):
     error = await raised(ModelBusyError, Status(code, body=body))
     assert str(code) in str(error)
     assert "<html>" not in str(error)
-    assert error.after is None
+    assert error.after == (LIMITED if code == 429 else None)  # too many requests, whenever it likes them again
 
 
 @pytest.mark.parametrize("code", [429, 503])
@@ -261,7 +263,8 @@ async def test_a_server_that_cannot_now_is_busy(code, body):
     ],
 )
 async def test_a_busy_server_says_when_to_come_again(code, headers, seconds):
-    assert (await raised(ModelBusyError, Status(code, headers))).after == seconds
+    limited = LIMITED if code == 429 else None
+    assert (await raised(ModelBusyError, Status(code, headers))).after == (limited if seconds is None else seconds)
 
 
 async def test_a_busy_server_may_name_the_time_of_day():
@@ -537,11 +540,12 @@ async def test_each_prompt_of_a_job_has_its_reply_or_a_line_that_says_what_went_
 
 
 @pytest.mark.parametrize("behaviour", [Refuse(), Refuse("content_filter"), Status(200, body={"choices": []})])
-async def test_a_prompt_that_the_model_refused_in_a_job_is_a_line(behaviour):
+async def test_a_prompt_that_the_model_refused_in_a_job_says_so(behaviour):
     async with talking(ModelServer(always(behaviour))) as model:
         job = await model.submit("refused", {"k": prompt()})
         await model.ended(job)
-        assert isinstance((await model.replies(job))["k"], str)
+        reply = (await model.replies(job))["k"]
+        assert isinstance(reply, str) or reply.refused
 
 
 @pytest.mark.parametrize(

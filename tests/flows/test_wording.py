@@ -405,6 +405,78 @@ async def test_the_breaker_keeps_calls_back_and_lets_one_try() -> None:
         assert heard[-1] == ""
 
 
+async def test_a_server_that_is_at_its_limit_again_and_again_fails_at_no_node() -> None:
+    tries: Counter[str] = Counter()
+
+    def script(number: int, request: Any) -> Any:
+        tries[data_of(request)] += 1
+        return Status(429, {"Retry-After": "0.001"}) if tries[data_of(request)] <= 4 else Answer()
+
+    async with worded(script) as (world, server):
+        world.tune(attempts=3, trips=10**6, pack=1, backoff=0.001)
+        await world.tell(STORY)
+        await world.word()
+        await settled(world)
+        assert paid_twice(server) == []
+        assert [w for w in world.wordings().values() if w.fault] == []
+
+
+async def test_what_is_refused_at_the_door_costs_nothing_and_a_wrong_key_is_tried_once_and_not_by_everybody() -> None:
+    async with worded(server={"key": "another"}) as (world, server):
+        world.tune(pack=1, in_flight=4)
+        await world.tell(STORY)
+        with pytest.raises(SettingsError, match="KEY"):
+            await world.word()
+        assert await world.ledger.used() == (0, 0)
+        assert 0 < server.calls <= 4 or len(server.asked) <= 4
+
+
+async def test_a_ledger_that_is_away_for_a_moment_while_a_server_is_tried_again_ends_no_wording_for_ever() -> None:
+    async with worded(lambda number, request: Status(500)) as (world, server):
+        world.tune(trips=1, cooling=0.01, attempts=2, pack=1, backoff=0.001, in_flight=1)
+        await world.tell(STORY)
+        teller = world.teller()
+        taken, away = world.ledger.take, [False]
+
+        async def take(*arguments: Any) -> Any:
+            if away[0]:
+                raise TransientError("away")
+            return await taken(*arguments)
+
+        world.ledger.take = take  # type: ignore[method-assign]
+        pen = msgspec.structs.replace(world.pen(), tell=teller)
+        with pytest.raises(ModelBusyError):
+            await wording.word(pen)
+        away[0] = True
+        await asyncio.sleep(0.05)
+        world.now += 100
+        with pytest.raises(TransientError):
+            await wording.word(pen)
+        away[0] = False
+        server.script = lambda number, request: Answer()
+        await asyncio.sleep(0.3)
+        world.now += 100
+        async with asyncio.timeout(20):
+            await wording.word(pen)
+        assert world.unworded() == []
+
+
+async def test_after_the_end_no_call_begins_and_what_was_under_way_is_kept() -> None:
+    async with worded(server={"delay": 0.2}) as (world, server):
+        world.tune(pack=1, in_flight=2)
+        await world.tell(STORY)
+        teller = world.teller()
+        working = asyncio.ensure_future(wording.word(msgspec.structs.replace(world.pen(), tell=teller)))
+        while server.calls < 2:
+            await asyncio.sleep(0.01)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+        before = server.calls
+        await teller.close(5.0)
+        assert server.calls == before
+        assert len(await paid(world.store)) >= 2
+
+
 async def test_a_prompt_that_the_server_never_answers_while_it_answers_others_is_failed_at_and_the_rest_is_worded() -> (
     None
 ):
@@ -456,17 +528,17 @@ async def test_a_server_that_wants_rest_is_left_alone_by_everybody_until_a_perso
     async with worded(once(Status(429, {"Retry-After": "3600"}))) as (world, server):
         world.tune(trips=100)
         await world.tell(STORY)
-        working = [asyncio.ensure_future(world.word()) for _ in range(2)]
-        async with asyncio.timeout(10):
-            while (await world.ledger.standing(Limits())).why != "rest":
-                await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # what was on its way arrives
+        stopped = await asyncio.gather(world.word(), world.word(), return_exceptions=True)
+        told = [str(error) for error in stopped if isinstance(error, ModelBusyError)]
+        assert any("no calls for 3" in line for line in told)
+        assert (await world.ledger.standing(Limits())).why == "rest"
         calls = server.calls
-        await asyncio.sleep(0.2)
+        with pytest.raises(ModelBusyError):
+            await world.word()
         assert server.calls == calls
         await world.ledger.resume()
-        async with asyncio.timeout(20):
-            await asyncio.gather(*working)
+        world.now += 100
+        await world.word()
         await settled(world)
         assert paid_twice(server) == []
 
