@@ -39,23 +39,25 @@ async def opened(
             await parts.structure.check()
             yield StreamSummaries(parts)
         return
-    async with opening.open_(memory, settings, progress=progress) as opened:
-        await opened.settle(progress)
-        yield opened
+    async with opening.open_(memory, settings, progress=progress) as embedded:
+        await embedded.settle(progress)
+        yield embedded
 
 
 @asynccontextmanager
 async def ledger(memory: Path | None, settings: Settings) -> AsyncIterator[Ledger]:
     """What calls may take and have taken. Nobody who holds the memory is in the way."""
-    from streammem.wiring import embedded, stream
-
     if memory is None:
+        from streammem.wiring import stream  # an installation without servers has no clients for them
+
         shared = stream.ledger(settings)
         try:
             yield shared
         finally:
             await shared.close()
         return
+    from streammem.wiring import embedded
+
     if not any((memory / name).exists() for name in (embedded.CARD, embedded.LOG)):
         raise SettingsError(f"no memory at {memory}: make one with `streammem import FORMAT PATH --memory {memory}`")
     own = embedded.ledger_of(memory)
@@ -66,12 +68,14 @@ async def ledger(memory: Path | None, settings: Settings) -> AsyncIterator[Ledge
 
 
 async def outlook(memory: Path | None, settings: Settings, *, batch: bool = False) -> Outlook:
+    """How wording stands, with progress for the reading of every node."""
     with Progress(LOOKING) as progress:
-        async with opened(memory, settings, progress) as opened:
-            return await opened.outlook(lambda more: progress("look", more), batch=batch)
+        async with opened(memory, settings, progress) as reached:
+            return await reached.outlook(lambda more: progress("look", more), batch=batch)
 
 
 async def asked(memory: Path | None, settings: Settings, *, batch: bool) -> Outlook:
+    """The same before something is asked of the model, or would be."""
     from streammem.wiring.language import writer_of
 
     writer_of(settings)  # what is wrong with it is told before the memory is opened

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Sequence as Many
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,9 @@ TITLES = {
 
 WIDE = 400
 """Figures are better wrapped by the terminal than cut."""
+
+FAULTS = 5
+"""Reasons that are told."""
 
 Row = dict[str, Any]
 
@@ -146,6 +150,23 @@ def put_table(rows_: Many[Row], settings: Settings) -> None:
         cells = [row["view"], _level(row["level"]), *(_cell(name, row[name]) for name in names)]
         table.add_row(*map(Text, cells))
     shown.console(width=WIDE).print(table)
+
+
+def put_faults(faults: Mapping[str, int]) -> None:
+    """Print why the model failed, and at how many nodes: the most frequent reasons."""
+    from rich.text import Text
+
+    if not faults:
+        return
+    first = sorted(faults.items(), key=lambda pair: (-pair[1], pair[0]))
+    lines = [(many(count, "node"), fault) for fault, count in first[:FAULTS]]
+    if rest := first[FAULTS:]:
+        lines.append((many(sum(count for _, count in rest), "node"), f"for {many(len(rest), 'other reason')}"))
+    width = max(len(nodes) for nodes, _ in lines)
+    out = shown.console()
+    out.print(Text("The model failed at", style="bold"), soft_wrap=True)
+    for nodes, fault in lines:
+        out.print(Text(f"  {nodes:>{width}}  {shown.line(fault)}"), soft_wrap=True)
 
 
 def _level(level: int | str) -> str:

@@ -121,6 +121,7 @@ def _put_json(found: Outlook, held: str, settings: Settings) -> None:
             "budget": rungs.budget(found, settings),
             "rows": [rungs.in_currency(row) for row in rows],
             "total": rungs.in_currency(rungs.total(rows)),
+            "faults": found.faults,
             "held": held or None,
         }
     )
@@ -137,6 +138,7 @@ def _put(found: Outlook, held: str, memory: Path | None, settings: Settings) -> 
     if found.jobs:
         told["jobs"] = f"{rungs.many(found.jobs, 'job')} of the Batch API at the server"
     shown.put_counts("Language model", {**told, "today's budget": rungs.used(found, settings)})
+    rungs.put_faults(found.faults)
 
 
 def _due(total: dict[str, Any], memory: Path | None) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from threading import current_thread, main_thread
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 MANY = 100
 """Calls from which on a person is asked first, also where they cost nothing."""
 
+GO_ON = "what was written is kept, the same command goes on"
 WRITING = opening.BUILDING | {"look": "looking at sequences", "word": "wording nodes", "fault": "the model failed at"}
 
 
@@ -44,7 +45,8 @@ def write(
 
     On a terminal it asks first, with the estimate, when that costs money or takes more than 100 calls. Elsewhere, as in
     a script, it does not ask: the day's budget is the bound. Ends with status 1 when the budget is spent, somebody has
-    paused calls, or the server stays away; what was written until then is kept.
+    paused calls, the server stays away, or the model failed at all it was asked for; what was written until then is
+    kept.
 
     In a memory of a stream `streammem worker summarize` writes all the time; with --batch this command has a backlog
     written by jobs of the Batch API beside it.
@@ -59,12 +61,38 @@ def write(
         shown.say("nothing was asked of the model")
         return FAILED
     done = Written(found, settings)
-    run(_write(memory, settings, done, batch=batch))
+    _run(_write(memory, settings, done, batch=batch), done)
     done.put(settings, as_json=as_json)
-    if done.stopped is None:
-        return 0
-    shown.say(f"error: {rungs.told_here(str(done.stopped), memory)}{_go_on(done.stopped)}")
-    return FAILED
+    return _status(done, memory)
+
+
+def _run(work: Coroutine[Any, Any, None], done: Written) -> None:
+    """Run to the end, or until a person or a service manager stops it."""
+    from asyncio import CancelledError
+
+    try:
+        run(work)
+    except (KeyboardInterrupt, CancelledError):
+        if not done.begun:
+            raise KeyboardInterrupt from None
+        done.interrupted = True
+
+
+def _status(done: Written, memory: Path | None) -> int:
+    """Say why not all of it was written; return the exit status."""
+    if done.interrupted:
+        shown.say(f"stopped: {GO_ON}")
+        sys.stdout.flush()
+        raise SystemExit(STOPPED)  # as a status it would be told of in the words of an import
+    if (error := done.stopped) is not None:
+        more = f"; {GO_ON}" if isinstance(error, TransientError) else ""
+        shown.say(f"error: {rungs.told_here(str(error), memory)}{more}")
+        return FAILED
+    if done.failed and not done.worded:
+        again = f"`streammem summaries retry {rungs.place(memory)}` lets it try again"
+        shown.say(f"error: nothing was worded, the model failed at {rungs.many(done.failed, 'node')}: {again}")
+        return FAILED
+    return 0
 
 
 async def _check_model(settings: Settings) -> None:
@@ -88,15 +116,11 @@ def _agreed(found: Outlook, settings: Settings, *, sure: bool) -> bool:
     return typer.confirm("Go on?", err=True)
 
 
-def _go_on(error: StreammemError) -> str:
-    return "; what was written is kept, the same command goes on" if isinstance(error, TransientError) else ""
-
-
 async def _write(memory: Path | None, settings: Settings, done: Written, *, batch: bool) -> None:
     """Word until nothing is due or something stops it; `done` hears of it."""
     from streammem.flows.outlook import DAYS
 
-    with Progress(WRITING) as progress:
+    with Progress(WRITING) as progress, _ended_by_sigterm():
         async with reaching.ledger(memory, settings) as ledger, reaching.opened(memory, settings, progress) as opened:
             done.begin(progress, await ledger.spent(DAYS))
             try:
@@ -105,6 +129,24 @@ async def _write(memory: Path | None, settings: Settings, done: Written, *, batc
                 done.stopped = error
             finally:
                 done.end(await ledger.spent(DAYS))
+            if done.failed:
+                done.faults = (await opened.outlook(lambda more: progress("look", more))).faults
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM cancel this task, as Ctrl-C does."""
+    from asyncio import current_task, get_running_loop
+
+    loop, task = get_running_loop(), current_task()
+    if task is None or current_thread() is not main_thread():
+        yield
+        return
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 async def _word(opened: Memory | StreamSummaries, done: Written, *, batch: bool) -> None:

@@ -25,11 +25,14 @@ class Written:
         self._later = sum(rung.later for rung in found.rungs)
         self.worded = self.failed = 0
         self.stopped: StreammemError | None = None
-        self._counted: dict[str, int] = {}
+        self.begun = self.interrupted = False
+        self.faults: dict[str, int] = {}
+        self._counted = _sums([])
         self._said, self._at = "", -EVERY
 
     def begin(self, progress: Progress, spent: list[Spent]) -> None:
         """Hear what was spent before."""
+        self.begun = True
         self._progress = progress
         self._before = spent
         progress.expect("word", self._expected)
@@ -45,7 +48,9 @@ class Written:
         self.worded += more.worded
         self.failed += more.failed
         if more.worded or more.failed:
-            self._progress("word", more.worded + more.failed)
+            # A node is worded anew when what is below it is: it was expected once.
+            left = max(0, self._expected - self._progress.done("word"))
+            self._progress("word", min(left, more.worded + more.failed))
         if more.failed:
             self._progress("fault", more.failed)
 
@@ -66,9 +71,9 @@ class Written:
         """Tell what was done."""
         counted = self._counted
         if as_json:
-            stopped = str(self.stopped) if self.stopped is not None else None
             done = {"worded": self.worded, "failed": self.failed, "later": self._later, **rungs.in_currency(counted)}
-            shown.put_json({**done, "currency": settings.budget.currency, "stopped": stopped})
+            told = {"currency": settings.budget.currency, "stopped": self._why, "faults": self.faults}
+            shown.put_json({**done, **told})
             return
         lines: dict[str, Any] = {"nodes worded": self.worded}
         if self.failed:
@@ -80,7 +85,15 @@ class Written:
         lines["tokens"] = f"{counted['tokens_in']:,} in, {counted['tokens_out']:,} out"
         if rungs.priced(settings):
             lines["cost"] = rungs.money(counted["money"], settings.budget.currency)
-        shown.put_counts("Written" if self.stopped is None else "Written until it was stopped", lines)
+        shown.put_counts("Written" if self._why is None else "Written until it was stopped", lines)
+        rungs.put_faults(self.faults)
+
+    @property
+    def _why(self) -> str | None:
+        """Why it was stopped."""
+        if self.interrupted:
+            return "by Ctrl-C or SIGTERM"
+        return str(self.stopped) if self.stopped is not None else None
 
 
 def _sums(spent: list[Spent]) -> dict[str, int]:

@@ -21,15 +21,37 @@ import pytest
 
 from streammem import open_memory
 from streammem.backends.redis import RedisStructure
+from streammem.cli import rungs
+from streammem.cli.progress import Progress
+from streammem.cli.write import WRITING
+from streammem.cli.written import Written
 from streammem.connectors import Given, Report
 from streammem.connectors.jsonl import read as read_rows
 from streammem.core.numbers import Forest
+from streammem.flows.outlook import Outlook, Rung
+from streammem.flows.sheet import Worded
+from streammem.records import Limits, Taken
 from streammem.settings import Settings
 from tests.cli.conftest import Cli, Ended
 from tests.embedding import HashingEmbedder
 from tests.flows.worlds import World
 from tests.servers.model_server import Answer, Broken, ModelServer, Slow, Status
 
+ALONE = """
+import sys
+for name in ("aiokafka", "faust", "redis", "qdrant_client"):
+    sys.modules[name] = None
+sys.argv, memory, commands = ["-c"], sys.argv[1], sys.argv[2:]
+from streammem.cli import app, opening
+from streammem.memory import open_memory
+from tests.embedding import HashingEmbedder
+
+def open_(path, chosen, *, create=False, rebuild=False, progress=None):
+    return open_memory(path, chosen, create=create, rebuild=rebuild, embedder=lambda _: HashingEmbedder())
+
+opening.open_ = open_
+print([app.run(["summaries", command, "--memory", memory]) for command in commands])
+"""
 ROOT = Path(__file__).parents[2]
 KEY = "sk-nobody-may-see-this"
 TYPICAL = Answer("word " * 132)
@@ -187,10 +209,28 @@ def test_no_memory_and_no_place_are_one_line(cli: Cli, tmp_path: Path, command: 
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_options_before_a_command_are_not_passed_over(cli: Cli, memory: Path) -> None:
-    said = cli("summaries", "--memory", memory, "pause")
-    assert said.status == 2
-    assert "options stand after the command: streammem summaries pause" in said.error
+def test_options_before_a_command_count_as_those_after_it(cli: Cli, memory: Path, tmp_path: Path) -> None:
+    assert cli("summaries", "--memory", memory, "--json", "pause", "--because", "x").json["because"] == "x"
+    assert cli("summaries", "--json", "resume", "--memory", memory).json == {"paused": False}
+    assert "no memory at" in cli("summaries", "--memory", memory, "pause", "--memory", tmp_path / "other").error
+    both = cli("summaries", "--distributed", "pause", "--memory", memory)
+    assert (both.status, "either --memory DIR or --distributed" in both.error) == (2, True)
+    assert "here `streammem worker summarize` writes" in cli("summaries", "--distributed", "write").error
+
+
+def test_a_memory_needs_no_client_of_a_server_but_the_model_s(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        env = use(monkeypatch, server.url)
+        done = subprocess.run(
+            [sys.executable, "-c", ALONE, str(memory), "show", "estimate", "pause", "resume", "write", "retry"],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **env},
+        )
+        assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0, 0, 0]", done.stderr
+        assert server.calls > 0
 
 
 # ---------------------------------------------------------------------------------------------------------- estimate
@@ -357,7 +397,15 @@ def test_where_the_model_failed_it_may_try_again(cli: Cli, memory: Path, monkeyp
     with serving(lambda number, request: Broken() if broken else TYPICAL) as server:
         use(monkeypatch, server.url)
         first = cli("summaries", "write", "--memory", memory, "--json")
-        assert (first.status, first.json["worded"]) == (0, 0)
+        assert (first.status, first.json["worded"]) == (1, 0)
+        assert f"the model failed at {first.json['failed']} nodes: `streammem summaries retry" in first.error
+        assert sum(first.json["faults"].values()) == first.json["failed"]
+        found = cli("summaries", "--memory", memory, "--json").json
+        assert found["faults"] == first.json["faults"]
+        (fault,) = found["faults"]
+        assert f"The model failed at\n  {first.json['failed']} nodes  {fault}\n" in (
+            cli("summaries", "--memory", memory).out
+        )
         assert first.json["failed"] == total(cli("summaries", "--memory", memory, "--json"), "failed") > 0
         assert "`streammem summaries retry" in cli("summaries", "--memory", memory).out
         calls = server.calls
@@ -371,6 +419,39 @@ def test_where_the_model_failed_it_may_try_again(cli: Cli, memory: Path, monkeyp
         assert cli("summaries", "retry", "--memory", memory).out == "0 nodes to be tried again.\n"
 
 
+def test_why_the_model_failed_is_told_where_it_did_most_often_first(capsys: pytest.CaptureFixture[str]) -> None:
+    rungs.put_faults({})
+    assert capsys.readouterr().out == ""
+    rungs.put_faults({"rare": 1, "c": 3, "b_b\x1b[2J": 3, "often": 1000, "d": 2, "e": 2, "rarest": 1})
+    assert capsys.readouterr().out == (
+        "The model failed at\n"
+        "  1,000 nodes  often\n"
+        "      3 nodes  b_b[2J\n"
+        "      3 nodes  c\n"
+        "      2 nodes  d\n"
+        "      2 nodes  e\n"
+        "      2 nodes  for 2 other reasons\n"
+    )
+
+
+def test_no_more_nodes_are_counted_than_were_expected(memory: Path) -> None:
+    found = Outlook(
+        writer="",
+        standing=Taken(granted=True),
+        used=(0, 0),
+        limits=Limits(window=60.0),
+        rungs=(Rung(view="channel", level=1, nodes=4, due=3),),
+        in_flight=(),
+        spent=(),
+        jobs=0,
+    )
+    done, progress = Written(found, Settings()), Progress(WRITING)
+    done.begin(progress, [])
+    for more in (Worded(worded=2), Worded(worded=1, failed=1), Worded(worded=1)):
+        done.told(more)
+    assert (progress.done("word"), done.worded, done.failed) == (3, 4, 1)
+
+
 def test_it_says_why_calls_are_kept_back_and_goes_on(cli: Cli, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(lambda number, request: Status(503) if number == 1 else TYPICAL) as server:
         use(monkeypatch, server.url, WORDING__BACKOFF="0.01", WORDING__IN_FLIGHT="1")
@@ -381,8 +462,9 @@ def test_it_says_why_calls_are_kept_back_and_goes_on(cli: Cli, memory: Path, mon
         assert "1 of them failed" in said.out
 
 
-def test_ctrl_c_keeps_what_was_written_and_the_next_one_goes_on(
-    cli: Cli, memory: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_it_tells_and_keeps_what_was_written_and_the_next_one_goes_on(
+    cli: Cli, memory: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with serving(lambda number, request: TYPICAL if number < 20 else Slow(30.0, TYPICAL)) as server:
         env = use(monkeypatch, server.url, WORDING__PACK="1", WORDING__IN_FLIGHT="4")
@@ -397,13 +479,15 @@ def test_ctrl_c_keeps_what_was_written_and_the_next_one_goes_on(
         until = time.monotonic() + 60
         while server.calls < 20 and process.poll() is None and time.monotonic() < until:
             time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
         assert process.returncode == 130
-        assert err.splitlines()[-1].startswith("stopped: ")
+        assert err.splitlines()[-1] == "stopped: what was written is kept, the same command goes on"
         assert "Traceback" not in err
         worded = total(cli("summaries", "--memory", memory, "--json"), "worded")
         assert worded > 0
+        assert out.startswith("Written until it was stopped\n  nodes worded  ")
+        assert f"  {worded}\n" in out
         server.script = lambda number, request: TYPICAL
         done = cli("summaries", "write", "--memory", memory, "--json")
         assert (done.status, done.err.count("error")) == (0, 0)
