@@ -495,16 +495,21 @@ class RedisStructure(StructureStore):
 
     async def uncache(self, uids: Many[str]) -> None:
         """What was made from others goes before them: by them it is found again if this is cut short."""
-        for keys in pieces(list(reversed(await self.texts_of(uids)))):
+        for keys in reversed(await self._generations(uids)):
             await self._without("texts", [(_shelf("texts", key), key) for key in keys])
 
     async def texts_of(self, uids: Many[str]) -> list[str]:
-        found, names = dict[str, None](), list(uids)
+        return [key for keys in await self._generations(uids) for key in keys]
+
+    async def _generations(self, uids: Many[str]) -> list[list[str]]:
+        """The texts that name one of these, those that name one of those, and so on."""
+        rounds, found, names = list[list[str]](), set[str](), list(uids)
         while names:
             quotes = quoting(names)
             names = [key async for key, text in self._texts() if key not in found and quotes(text)]
-            found.update(dict.fromkeys(names))
-        return list(found)
+            found.update(names)
+            rounds.append(names)
+        return rounds
 
     async def _texts(self) -> AsyncIterator[tuple[str, str]]:
         """The cache as it is kept."""
