@@ -76,7 +76,7 @@ def start_all(stream: Stream) -> None:
     start(stream, "summarize", options=("--words",))
 
 
-async def until(true: Callable[[], Any], stream: Stream, seconds: float = 60.0) -> None:
+async def until(true: Callable[[], Any], stream: Stream, seconds: float = 120.0) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + seconds
     while True:
