@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from streammem.backends.sqlite import _connect, _explaining
+from streammem.backends.sqlite import _connect, _explaining, _transaction
 from streammem.core.spending import (
     COUNTED,
     Call,
@@ -186,18 +186,6 @@ def _share(db: sqlite3.Connection) -> None:
         else:
             return
     db.execute("PRAGMA journal_mode = WAL")
-
-
-@contextmanager
-def _transaction(db: sqlite3.Connection, kind: str) -> Iterator[None]:
-    db.execute(f"BEGIN {kind}")
-    try:
-        yield
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 class SqliteLedger(Ledger):

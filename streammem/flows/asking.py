@@ -20,7 +20,7 @@ from streammem.flows.answer import answer
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.sight import Desk
 from streammem.flows.structure import APPLIED as STRUCTURED
-from streammem.flows.wording import touch
+from streammem.flows.wording import Directories, touch
 from streammem.ports import Embedder, StructureStore, VectorIndex
 from streammem.records import Answer, Awaited, NodeId, Position, Query
 
@@ -46,7 +46,7 @@ class Counter:
     ) -> None:
         self._store, self._index, self._embedder = store, index, embedder
         self._rules, self._forest, self._numbers = rules, forest, numbers
-        self._directories: dict[str, tuple[int, Directory]] = {}
+        self._directories = Directories(store)
         self._worded = worded
         self._touching: set[asyncio.Task[None]] = set()
 
@@ -88,12 +88,7 @@ class Counter:
 
     async def directory(self, workspace: str) -> Directory:
         """The directory of a workspace as it stands; read anew only when a fact has changed."""
-        generation = await self._store.facts_generation(workspace)
-        known = self._directories.get(workspace)
-        if known is None or known[0] != generation:
-            known = (generation, Directory(await self._store.facts(workspace)))
-            self._directories[workspace] = known
-        return known[1]
+        return await self._directories.of(workspace)
 
 
 def only(workspaces: list[str]) -> str:

@@ -65,8 +65,8 @@ class Worded(msgspec.Struct, frozen=True):
 class Pen(msgspec.Struct, frozen=True):
     """What nodes are worded with. Times in seconds, by a clock that all processes share.
 
-    A sequence is held for a `lease` while its nodes are worded, and rests when it cannot go on. A `dry` pen writes
-    nothing: it finds out what there is to do. `told` hears of what is done.
+    A sequence is held for a `lease` while its nodes are worded, and rests when it cannot go on.
+    `told` hears of what is done.
     """
 
     store: StructureStore
@@ -77,7 +77,6 @@ class Pen(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     lease: float = 60.0
     rest: float = 1.0
-    dry: bool = False
     told: Callable[[Worded], None] | None = None
 
 
@@ -343,7 +342,7 @@ class Sheet:
             fault=said.fault,
             tokens=said.tokens,
         )
-        if not self._pen.dry and not await self._kept(made):
+        if not await self._kept(made):
             self._behind.add(node)
             return
         self._wordings[node] = made

@@ -30,6 +30,9 @@ from streammem.wiring.embedded import fastembed, hold
 INDEX = "index"
 """The folder of the index in the directory of the vectors, beside its lock."""
 
+EVER = 3650
+"""Days in which somebody may have let a language model word summaries."""
+
 FORMAT = 1
 """Of what the roles keep in the stores together. A break makes it 2."""
 
@@ -116,6 +119,10 @@ class Streaming:
         await self.structure.redescribe(msgspec.json.encode(self._card))
         if self.settings.vectors.url is None:
             await self.structure.redescribe(_identity(self.settings.vectors.path / INDEX), "vectors")
+
+    async def worded(self) -> bool:
+        """Whether a language model words summaries here, or did once: then what changes is marked for it."""
+        return self.settings.openai.model is not None or bool(await self.ledger.spent(EVER))
 
     async def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""

@@ -81,7 +81,7 @@ async def rebuilt(parts: Streaming, progress: Progress | None = None) -> Summari
         settings.forest.k,
         settings.summary,
         lease=settings.worker.lease,
-        worded=settings.openai.model is not None,
+        worded=await parts.worded(),
     )
     done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
     await parts.switch_index()

@@ -35,9 +35,6 @@ RECEIVE = "receive"
 """The role that listens to the world. It runs only where it is named and gives no sign of life: those are in Redis, and
 so is every channel; this role has no business there. Its GET /health speaks for it."""
 
-EVER = 3650
-"""Days in which somebody may have let a language model word summaries: then what changes is marked for it."""
-
 log = structlog.get_logger()
 
 
@@ -195,7 +192,7 @@ async def _summarize(pulse: Pulse, parts: Streaming) -> None:
         settings.forest.k,
         settings.summary,
         lease=settings.worker.lease,
-        worded=settings.openai.model is not None or bool(await parts.ledger.spent(EVER)),
+        worded=await parts.worded(),
     )
 
     async def round_() -> Done:
