@@ -29,6 +29,10 @@ class Forest:
 class Retrieval:
     """The four stages."""
 
+    # For ablations (EGCForest Table 2 and Figure 3): what is left out. All on by default.
+    stages: Annotated[int, Ge(1), Le(4)] = 4  # 1: S1 only, 2: and S2, 3: and S3, 4: and S4's quotas and headers
+    views: tuple[Literal["channel", "actor", "artifact"], ...] = ("channel", "actor", "artifact")
+
     limit: Annotated[int, Ge(1), Le(200)] = 20  # final messages, Table 8
     budget: Annotated[int, Ge(100)] = 3000  # tokens of the whole answer, Table 8
     header_share: Share = 0.35  # Table 8
