@@ -69,11 +69,14 @@ class Questions:
         budget: int | None = None,
         exclude: Iterable[str] = (),
         wait_for: Awaited | str | None = None,
+        answer: bool = False,
     ) -> Answer:
         """Answer a question with verbatim evidence. Users and channels are given by id or by name, times in µs.
 
         Without `asker` only public channels are searched; `everything` lifts the filter. With `wait_for` it is not
-        answered before that can be found. Raises QueryError for a user, channel or workspace that is not known.
+        answered before that can be found. With `answer` a language model, where one is configured, writes a reply from
+        the evidence (Answer.reply), or a note says why there is none. Raises QueryError for a user, channel or
+        workspace that is not known.
         """
         return await self.ask(
             Query(
@@ -89,6 +92,7 @@ class Questions:
                 budget=budget,
                 exclude=tuple(exclude),
                 wait_for=positions.parse(wait_for) if isinstance(wait_for, str) else wait_for,
+                answer=answer,
             )
         )
 

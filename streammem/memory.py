@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from collections.abc import Sequence as Many
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,9 @@ from streammem.client import SCHEME, Questions
 from streammem.core import positions
 from streammem.core.directory import Directory
 from streammem.errors import QueryError, SettingsError
+from streammem.flows import artifacts as grouping
 from streammem.flows import forgetting, wording
+from streammem.flows.artifacts import Grouper
 from streammem.flows.asking import Counter
 from streammem.flows.backfill import Backfill
 from streammem.flows.forgetting import Forgotten, Traces
@@ -30,16 +32,17 @@ from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import Ingested, ingest
 from streammem.flows.outlook import Outlook, nobody, outlook
+from streammem.flows.replying import Mute, Replier
 from streammem.flows.sheet import Pen, Tell, Worded
 from streammem.flows.stats import Stats, stats
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.summarize import Bench, Summarized, summarize
 from streammem.flows.telling import Teller
 from streammem.flows.verify import Verified, replay, verify
-from streammem.ports import CHANGED, TOUCHED, WORDS, Embedder, LanguageModel, Vectors
+from streammem.ports import CHANGED, TOUCHED, WORDS, Embedder, LanguageModel
 from streammem.records import Answer, Event, Position, Query
 from streammem.wiring import embedded
-from streammem.wiring.language import Writer, language_model, writer_of
+from streammem.wiring.language import Writer, language_model, replier, writer_of
 
 if TYPE_CHECKING:
     from streammem.core.baselines import Corpus
@@ -50,6 +53,9 @@ HOLDER = "embedded"
 
 GRACE = 5.0
 """Seconds that replies under way, which are paid for, are waited for at the end."""
+
+_SHARE = 9
+"""Rest after grouping, in the time that it took."""
 
 Progress = Callable[[str, int], None]
 """Told, by stage (`log`, `index`, `summaries`, `replay`), how many more are done."""
@@ -89,11 +95,15 @@ class Memory(Questions):
         self._writing = asyncio.Lock()
         self._wording = asyncio.Lock()
         self._counter: Counter | None = None
+        self._replier: Replier | Mute | None = None
         self._behind = True
+        self._rested = 0.0
 
     async def _close(self) -> None:
         if self._counter is not None:
             await self._counter.close()
+        if self._replier is not None:
+            await self._replier.close()
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -141,8 +151,24 @@ class Memory(Questions):
                 worded=self._parts.worded,
             )
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
+            await self._group()
             self._behind = False
             return done
+
+    async def _group(self) -> None:
+        """Group what is due into artifacts, in at most one part of ten of the time: messages come one by one, too."""
+        began = time.monotonic()
+        if began < self._rested:
+            return
+        parts = self._parts
+        if self._behind:
+            await grouping.begin(parts.structure)
+        await grouping.group_due(self._grouper())
+        self._rested = time.monotonic() + _SHARE * (time.monotonic() - began)
+
+    def _grouper(self) -> Grouper:
+        parts = self._parts
+        return Grouper(parts.structure, parts.index, parts.rules, parts.settings.grouping)
 
     # -------------------------------------------------------------------------------------------------- wording
 
@@ -228,21 +254,20 @@ class Memory(Questions):
             raise QueryError(
                 f"this memory's log ends at {positions.written(await self._parts.log.end()) or 'its start'}"
             )
-        return await self._counting().ask(query)
+        answer = await self._counting().ask(query)
+        return await self._replying()(answer) if query.answer else answer
+
+    def _replying(self) -> Replier | Mute:
+        """Who writes replies, made for the first question that asks for one."""
+        if self._replier is None:
+            self._replier = replier(self._parts.settings, self._parts.ledger, self.directory)
+        return self._replier
 
     def _counting(self) -> Counter:
         """Where questions are put, made for the first of them: the index is not opened before."""
         if self._counter is None:
             parts = self._parts
-            self._counter = Counter(
-                parts.structure,
-                parts.index,
-                parts.embedder,
-                parts.rules,
-                forest=parts.settings.forest,
-                numbers=parts.settings.retrieval,
-                worded=parts.settings.openai.model is not None,
-            )
+            self._counter = _counter(parts, parts.embedder, worded=parts.settings.openai.model is not None)
         return self._counter
 
     async def directory(self, workspace: str) -> Directory:
@@ -255,6 +280,7 @@ class Memory(Questions):
         """Rebuild the forests from the log beside the stores and compare checksums; look at what summaries cover."""
         async with self._writing:
             await self._structure(progress)
+            await self._parts.check_index()
             told = (lambda n: progress("replay", n)) if progress else None
             traced = (lambda n: progress("summaries", n)) if progress else None
             return await verify(
@@ -266,6 +292,7 @@ class Memory(Questions):
                 fan_out=self._parts.settings.retrieval.fan_out,
                 progress=told,
                 traced=traced,
+                grouper=self._grouper(),
             )
 
     async def meant(self, workspace: str, messages: Iterable[str], users: Iterable[str]) -> Forgotten:
@@ -283,6 +310,7 @@ class Memory(Questions):
         async with self._writing:
             log = self._parts.log
             done = await forgetting.forget(wanted, log, log, self._parts.structure, told)
+        self._rested = 0.0
         await self.settle(progress)
         async with self._writing:
             await self._parts.structure.sweep()
@@ -308,9 +336,17 @@ class Memory(Questions):
 
         return await corpus_of(dataset, self._parts.index, self._parts.embedder)
 
-    def encode(self, texts: Many[str]) -> Vectors:
-        """Texts to unit vectors, by the memory's model."""
-        return self._parts.embedder.encode(texts)
+    def examined(self, embedder: Embedder) -> Counter:
+        """Where questions are put to measure: with an embedder that has this one's vectors, with other numbers.
+
+        They mark nothing for a language model, and are answered by what is settled (flows.measuring).
+        """
+        return _counter(self._parts, embedder, worded=False)
+
+    @property
+    def embedder(self) -> Embedder:
+        """The memory's model."""
+        return self._parts.embedder
 
     async def backlog(self) -> dict[str, int]:
         """How much is left to do, by the stages of Progress: entries to place and embed, sequences to summarise."""
@@ -325,7 +361,20 @@ class Memory(Questions):
             await self._parts.structure.clear()
             await self._parts.index.clear()
             self._parts.renew()
+        self._rested = 0.0
         return await self.settle(progress)
+
+
+def _counter(parts: embedded.Embedded, embedder: Embedder, *, worded: bool) -> Counter:
+    return Counter(
+        parts.structure,
+        parts.index,
+        embedder,
+        parts.rules,
+        forest=parts.settings.forest,
+        numbers=parts.settings.retrieval,
+        worded=worded,
+    )
 
 
 def _batched(events: Iterable[Event], size: int) -> Iterator[list[Event]]:

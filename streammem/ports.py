@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from streammem.core.artifacts import Artifacts
 from streammem.records import (
     Answering,
     Beat,
@@ -54,7 +55,12 @@ UPPER, RENEWALS = "upper", "renewals"
 """The skeletons above actors' sequences, worded after them; sequences that are only grouped otherwise (design §3)."""
 WORDING = (CHANGED, TOUCHED, WORDS, OPEN, UPPER, RENEWALS)
 """The queues of nodes to be worded, most urgent first."""
-QUEUES = (SUMMARIES, *WORDING)
+GROUPS = "groups"
+"""The queue of workspaces whose artifacts are to be grouped anew (core.artifacts), each as `groups_of(workspace)`."""
+QUEUES = (SUMMARIES, *WORDING, GROUPS)
+
+REPLIES = "replies"
+"""What model calls for replies to questions are accounted under (Spent.view); all others word nodes of a view."""
 
 
 class Appended(msgspec.Struct, frozen=True):
@@ -267,6 +273,22 @@ class StructureStore(Protocol):
     async def cache(self, texts: Mapping[str, Paid]) -> None:
         """Keep texts by cache key for ever, across rebuilds. They are durable when this returns."""
 
+    # ---- artifacts
+    async def grouping(self, workspace: str) -> Artifacts | None:
+        """How the identifiers and messages of a workspace are grouped."""
+
+    async def grouping_generation(self, workspace: str) -> int:
+        """A number that grows with every change of the grouping, so that readings of it can be kept."""
+
+    async def group(self, grouping: Artifacts, generation: int) -> bool:
+        """Keep a grouping in place of the one before if its generation is still this; whether it was kept.
+
+        Test and write are one step: what was begun before an erasure is not written after it.
+        """
+
+    async def ungroup(self, workspace: str) -> None:
+        """Forget the grouping of a workspace. Its generation grows, also where there is none."""
+
     # ---- offsets and the whole
     async def applied(self, name: str) -> Position:
         """The log position up to which the effects named `name` are in the store."""
@@ -403,6 +425,9 @@ class VectorIndex(Protocol):
         self, vector: Vectors, lexical: str, limit: int, visible: Visible
     ) -> tuple[list[MessageHit], list[MessageHit]]:
         """(dense hits, lexical hits), each best first. IDF counts only what is visible."""
+
+    async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
+        """The lexical hits alone, of several texts at once."""
 
     async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
         """The hits of each node search, best first."""

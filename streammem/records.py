@@ -598,6 +598,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     No asker sees public channels only; `everything` (explicit) lifts the filter. `as_of`, `since`, `until` in µs.
     `exclude` names messages, by id or uid, that must not be found. `wait_for` names what must have been taken in first.
+    `answer` asks for a reply that a language model writes from the evidence, where one is configured.
     """
 
     text: str
@@ -612,6 +613,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: int | None = None
     budget: int | None = None
     wait_for: Awaited | None = None
+    answer: bool = False
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -628,7 +630,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message as it was said. `ts` in µs; `user` and `channel` are ids, the names are what people read.
 
     `attached` is what came with it: words that it passes on, cards, names of files. A `direct` channel is one of a few
-    people (dm, group_dm), called by their names unless it has one.
+    people (dm, group_dm), called by their names unless it has one. `title` is the speaker's title or role now.
     """
 
     uid: str
@@ -648,6 +650,24 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     markers: tuple[str, ...] = ()
     stage: str = "S1"
     found_by: tuple[Found, ...] = ()
+    title: str = ""
+
+
+class Bearer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody or something that bears a name of a question: its id, what people call it, a person's title."""
+
+    id: str
+    name: str
+    title: str = ""
+
+
+class Ambiguity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A name in a question that several bear, and the ids of those that were searched for: one when that was clear."""
+
+    name: str
+    kind: Literal["user", "channel", "artifact"] = "user"
+    candidates: tuple[Bearer, ...]
+    meant: tuple[str, ...]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -663,11 +683,40 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str = ""
 
 
+class Sentence(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A sentence of a generated reply and the evidence that it cites, by uid. `fault`: why that does not carry it."""
+
+    text: str
+    cites: tuple[str, ...]
+    fault: str = ""
+
+
+class Generated(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply that a language model wrote from the evidence: generated text, never evidence, and never stored.
+
+    `supported`: every sentence cites messages of the evidence and has no number, date, identifier or link that those
+    do not have; whether it follows from them is not checked. `refused`: the evidence does not say what was asked, so
+    there is no text. `model` is empty where none was asked; `tokens` were paid for, in and out. `note` is one line on
+    what is wrong, or why it is refused.
+    """
+
+    text: str
+    sentences: tuple[Sentence, ...]
+    supported: bool
+    refused: bool
+    model: str
+    tokens: int
+    note: str
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a query returns: verbatim evidence, best first, headers, and an honest account.
 
     `position` says up to which place of the log the structure and the index had come. `error` is one line that says
-    why there is no answer: then there is no evidence either.
+    why there is no answer: then there is no evidence either. `confidence` is what the floor of abstention is held to.
+    `ambiguous` are the names in the question that several bear, and who was taken to be meant.
+    `reply` is there when one was asked for and a language model wrote it or was not needed to refuse; else a note says
+    why there is none.
     """
 
     question: str
@@ -682,6 +731,9 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
     position: dict[str, Position] = {}
     error: str | None = None
+    ambiguous: tuple[Ambiguity, ...] = ()
+    confidence: float = 0.0
+    reply: Generated | None = None
 
 
 # ------------------------------------------------------------------------------------------------ the stream

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, f
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from pydantic_settings import SettingsError as Unreadable
 
-from streammem.core.numbers import Forest, Retrieval, Summarizing, Wording
+from streammem.core.numbers import Answering, Forest, Grouping, Retrieval, Summarizing, Wording
 from streammem.errors import SettingsError
 
 
@@ -146,11 +146,19 @@ class ReceiveSettings(BaseModel):
 
 
 class OpenAISettings(BaseModel):
-    """The language model that words node summaries, behind any OpenAI-compatible server. Without a model: none."""
+    """The language model that words node summaries and, if asked to, answers, behind any OpenAI-compatible server.
+
+    Without a model: none.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = Field(None, min_length=1, description="The model as the server names it.")
+    answer_model: str | None = Field(
+        None,
+        min_length=1,
+        description="The model that answers (`ask --answer`), if another; alone, it words no summary.",
+    )
     base_url: str | None = Field(
         None, pattern=r"^https?://", description="The server, e.g. http://127.0.0.1:8000/v1; default: OpenAI's."
     )
@@ -165,7 +173,7 @@ class OpenAISettings(BaseModel):
         0.0, ge=0, le=2, description="How freely it words; none: not sent, for models that refuse it."
     )
 
-    @field_validator("model", "base_url", "key", mode="before")
+    @field_validator("model", "answer_model", "base_url", "key", mode="before")
     @classmethod
     def _not_blank(cls, said: Any) -> Any:
         return None if said == "" else said
@@ -214,9 +222,11 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="STREAMMEM_", env_nested_delimiter="__", frozen=True, extra="ignore")
 
     forest: Forest = Forest()
+    grouping: Grouping = Grouping()
     retrieval: Retrieval = Retrieval()
     summary: Summarizing = Summarizing()
     wording: Wording = Wording()
+    answering: Answering = Answering()
     openai: OpenAISettings = OpenAISettings()
     budget: BudgetSettings = BudgetSettings()
     embedding: EmbeddingSettings = EmbeddingSettings()

@@ -1,6 +1,7 @@
 """Real servers for all tests: one of each for a session, shared by its processes."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,8 +10,34 @@ from uuid import uuid4
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from tests.servers import kafka_server, redis_server
+
+MEMORY = Path("/dev/shm")
+
+settings.register_profile("untimed", deadline=None)  # a machine with other work is slow, which is no fault
+settings.load_profile("untimed")
+
+
+def pytest_configure() -> None:
+    """Folders of tests lie in memory where that can be had.
+
+    What a test kills are processes, which takes nothing that was written: no disk need be waited for.
+    """
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Processes of `-n auto`: more than cores, for tests wait for servers and processes more than they reckon."""
+    return None if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else (os.cpu_count() or 1) + 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: what remains for the end is short, and whoever is ready takes it over."""
+    items.sort(key=lambda item: "/e2e/" not in item.nodeid)
 
 
 @pytest.fixture(autouse=True)
@@ -52,15 +79,21 @@ def kafka_prefix() -> str:
     return f"t{uuid4().hex[:10]}."
 
 
-@pytest.fixture
-def own_kafka(tmp_path: Path) -> Iterator[kafka_server.KafkaServer]:
-    """A broker of the test's own, to be stopped, killed and started again."""
+@pytest.fixture(scope="session")
+def _restartable_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[kafka_server.KafkaServer]:
     try:
-        server = kafka_server.serve(tmp_path / "kafka", restartable=True)
+        server = kafka_server.serve(tmp_path_factory.mktemp("own") / "kafka", restartable=True)
     except kafka_server.Unavailable as error:
         missing(error)
     yield server
     server.end()
+
+
+@pytest.fixture
+def own_kafka(_restartable_kafka: kafka_server.KafkaServer) -> kafka_server.KafkaServer:
+    """A broker that no other test uses meanwhile, to be stopped, killed and started again; it runs."""
+    _restartable_kafka.start()
+    return _restartable_kafka
 
 
 @pytest.fixture(scope="session")

@@ -71,11 +71,20 @@ async def test_a_question_carries_all_that_was_asked_and_waits_longer_than_the_w
     memory: StreamMemory, exchange: Exchange
 ) -> None:
     await memory.query(
-        "q", asker="ana", workspace="w", channels=["c"], since=1, until=2, limit=3, exclude=["m"], as_of=9
+        "q", asker="ana", workspace="w", channels=["c"], since=1, until=2, limit=3, exclude=["m"], as_of=9, answer=True
     )
     ((query, seconds),) = exchange.asked
     assert query == Query(
-        text="q", asker="ana", workspace="w", channels=("c",), since=1, until=2, limit=3, exclude=("m",), as_of=9
+        text="q",
+        asker="ana",
+        workspace="w",
+        channels=("c",),
+        since=1,
+        until=2,
+        limit=3,
+        exclude=("m",),
+        as_of=9,
+        answer=True,
     )
     assert seconds > 30.0
 

@@ -13,6 +13,7 @@ import msgspec
 from sortedcontainers import SortedDict, SortedList
 
 from streammem.backends.erasing import message_of, paid, quoting, searched, without_user, written
+from streammem.core.artifacts import Artifacts
 from streammem.core.events import content_hash, encode
 from streammem.core.registers import fact_key, fact_order, order
 from streammem.ports import QUEUES, SUMMARIES, Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
@@ -203,6 +204,7 @@ class MemoryStructure(StructureStore):
         self._held: defaultdict[str, dict[Sequence, float]] = defaultdict(dict)
         self._redactions: dict[Sequence, dict[Leaf, int]] = {}  # leaf to serial; newest last
         self._workspaces: set[str] = set()  # of leaves and facts
+        self._groupings: dict[str, Artifacts] = {}
 
     def _save(self, table: str, key: tuple[object, ...], *values: object) -> None:
         """A row that is new or replaces the one of the same key. Here memory is the store."""
@@ -513,6 +515,27 @@ class MemoryStructure(StructureStore):
         for key, text in texts.items():
             self._texts[key] = written(text)
 
+    # ---- artifacts
+    async def grouping(self, workspace: str) -> Artifacts | None:
+        return self._groupings.get(workspace)
+
+    async def grouping_generation(self, workspace: str) -> int:
+        return self._numbers.get(f"groups:{workspace}", 0)
+
+    async def group(self, grouping: Artifacts, generation: int) -> bool:
+        name = f"groups:{grouping.workspace}"
+        if self._numbers.get(name, 0) != generation:
+            return False
+        self._groupings[grouping.workspace] = grouping
+        self._save("grouping", (grouping.workspace,), grouping)
+        self._set(name, self._tick())
+        return True
+
+    async def ungroup(self, workspace: str) -> None:
+        if self._groupings.pop(workspace, None) is not None:
+            self._remove("grouping", (workspace,))
+        self._set(f"groups:{workspace}", self._tick())
+
     # ---- offsets and the whole
     async def applied(self, name: str) -> Position:
         start = f"applied:{name}/"
@@ -571,6 +594,7 @@ class MemoryStructure(StructureStore):
             "summaries": len(self._summaries),
             "wordings": len(self._wordings),
             "cached_texts": len(self._texts),
+            "groupings": len(self._groupings),
         }
 
     async def clear(self) -> None:
@@ -582,5 +606,5 @@ class MemoryStructure(StructureStore):
             if name.startswith("applied:"):
                 del self._numbers[name]
                 self._remove("number", (name,))
-            elif name.startswith("facts:"):
+            elif name.startswith(("facts:", "groups:")):
                 self._set(name, self._tick())

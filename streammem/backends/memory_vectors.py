@@ -99,6 +99,12 @@ class MemoryIndex:
         terms = self._bm25.embed_query(words(lexical)).indices
         return _best(_dense(asked, vector), limit), _best(_lexical(asked, corpus, terms), limit)
 
+    async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
+        corpus = [row for row in self._rows.values() if _stands(row, visible)]
+        asked = [row for row in corpus if _asked_for(row.version, visible)]
+        terms = [self._bm25.embed_query(words(text)).indices for text in texts]
+        return [_best(_lexical(asked, corpus, some), limit) for some in terms]
+
     async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
         unit = _unit(vector)
         seen = [stored for stored in self._nodes.values() if _readable(stored[0], visible)]

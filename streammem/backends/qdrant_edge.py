@@ -245,11 +245,27 @@ class EdgeIndex:
         readable = corpus(visible, allowed)
         asked = _filter(asked_for(readable, visible))
         near = Query.Nearest(vector.tolist(), using="dense")
-        worded = Query.Nearest(self._bm25.embed_query(words(lexical)), using="lexical")
-        idf = SearchParams(idf=IdfParams(corpus=_filter(readable)))
-        searches = [_Search(near, asked, limit, MESSAGE_SHOWN), _Search(worded, asked, limit, MESSAGE_SHOWN, idf)]
+        searches = [
+            _Search(near, asked, limit, MESSAGE_SHOWN),
+            self._worded(lexical, asked, limit, _filter(readable)),
+        ]
         dense, sparse = (message_hits(found, limit) for found in _run(self._messages, searches))
         return dense, sparse
+
+    async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
+        allowed = _narrow("channel", visible.channels, self._channels.get(visible.workspace, Counter()))
+        if allowed is None or limit < 1 or not texts:
+            return [[] for _ in texts]
+        readable = corpus(visible, allowed)
+        asked, counted = _filter(asked_for(readable, visible)), _filter(readable)
+        searches = [self._worded(text, asked, limit, counted) for text in texts]
+        return [message_hits(found, limit) for found in _run(self._messages, searches)]
+
+    def _worded(self, text: str, asked: Filter, limit: int, readable: Filter) -> _Search:
+        """A lexical search; words are rare or common among what is readable."""
+        query = Query.Nearest(self._bm25.embed_query(words(text)), using="lexical")
+        idf = SearchParams(idf=IdfParams(corpus=readable))
+        return _Search(query, asked, limit, MESSAGE_SHOWN, idf)
 
     # ---- summaries
     async def keep_nodes(self, points: Many[NodePoint]) -> None:
@@ -283,10 +299,7 @@ class EdgeIndex:
 def _refuse_others(path: Path, wanted: Description) -> None:
     for folder in sorted(path.glob("[!.]*/")):
         if (stored := _described(folder / "index.json")) != wanted:
-            raise MemoryFormatError(
-                f"{path} was indexed with {stored}, the settings say {wanted}: "
-                "set the model back, or run `streammem rebuild` to index again"
-            )
+            raise MemoryFormatError(f"{path} was indexed with {stored}, wanted is {wanted}: {stored.mend(wanted)}")
 
 
 def _described(file: Path) -> Description:

@@ -15,7 +15,7 @@ from streammem.backends.memory_vectors import DIGITS
 from streammem.ports import MessageHit, MessagePoint, NodeHit, NodePoint, NodeSearch, Visible
 from streammem.records import FOREVER, Naming, NodeId
 
-FORMAT = 2
+FORMAT = 3
 """Of payload, point ids and lexical weights. Another number means: index again."""
 
 MARGIN = 16
@@ -62,6 +62,12 @@ class Description(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """The model and its size as a name for a directory or collection."""
         return f"{re.sub(r'[^A-Za-z0-9.-]+', '-', self.model)}-{self.dimensions}"
+
+    def mend(self, wanted: Description) -> str:
+        """What to do about an index of this make when another is wanted."""
+        if msgspec.structs.replace(self, format=wanted.format) == wanted:
+            return "this version of streammem indexes words otherwise: run `streammem rebuild` to index again"
+        return "set the model back, or run `streammem rebuild` to index again"
 
     def __str__(self) -> str:
         return f"{self.model} ({self.dimensions} dimensions, mean length {self.average_length:g}, format {self.format})"

@@ -417,14 +417,29 @@ class QdrantIndex:
             return [], []
         readable = corpus(visible, allowed)
         asked = _filter(asked_for(readable, visible))
-        idf = models.SearchParams(idf=models.IdfCorpusParams(corpus=_filter(readable)))
-        terms = models.NearestQuery(nearest=_sparse(self._bm25.embed_query(words(lexical))))
         searches = [
             models.QueryRequest(query=_near(vector), using="dense", filter=asked, with_payload=MESSAGE_SHOWN),
-            models.QueryRequest(query=terms, using="lexical", filter=asked, with_payload=MESSAGE_SHOWN, params=idf),
+            self._worded(lexical, asked, _filter(readable)),
         ]
         dense, sparse = await self._search(self._messages, searches, [limit, limit])
         return message_hits(dense, limit), message_hits(sparse, limit)
+
+    async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
+        allowed = _allowed("channel", visible.channels)
+        if allowed is None or limit < 1 or not texts:
+            return [[] for _ in texts]
+        readable = corpus(visible, allowed)
+        asked, counted = _filter(asked_for(readable, visible)), _filter(readable)
+        searches = [self._worded(text, asked, counted) for text in texts]
+        return [
+            message_hits(found, limit) for found in await self._search(self._messages, searches, [limit] * len(texts))
+        ]
+
+    def _worded(self, text: str, asked: models.Filter, readable: models.Filter) -> models.QueryRequest:
+        """A lexical search; words are rare or common among what is readable."""
+        terms = models.NearestQuery(nearest=_sparse(self._bm25.embed_query(words(text))))
+        idf = models.SearchParams(idf=models.IdfCorpusParams(corpus=readable))
+        return models.QueryRequest(query=terms, using="lexical", filter=asked, with_payload=MESSAGE_SHOWN, params=idf)
 
     # ---- summaries
     async def keep_nodes(self, points: Many[NodePoint]) -> None:

@@ -10,6 +10,7 @@ has one hash tag, so that a batch takes few commands:
     {channel}n  counts       {place}s…  leaves of a sequence, sorted set  {place}x…   its redactions
     {place}u    summaries    {place}w         wordings                    {queue}marks…   what is due
     {workspace}f, g  facts, their generation  {workspace}i  its sequences, listed
+    {workspace}y, G  grouping, its generation
 
 with an own tag as `place` for sequences that are not of one channel. Texts and erasure marks lie on shelves.
 
@@ -35,6 +36,7 @@ from streammem.backends.erasing import message_of, paid, quoting, searched, with
 from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
 from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
+from streammem.core.artifacts import Artifacts
 from streammem.core.registers import fact_key, fact_order
 from streammem.errors import MemoryFormatError
 from streammem.ports import QUEUES, SUMMARIES, Fact, Span, Stand, StructureStore
@@ -65,7 +67,7 @@ Every batch asks for hundreds of marks, and each shelf costs it a command.
 """
 
 KEPT = ("card", "vectors", "beats")
-"""What `clear` leaves alone, beside the cache, the erasure marks and the generations of facts."""
+"""What `clear` leaves alone, beside the cache, the erasure marks and the generations of facts and groupings."""
 
 PAGE = 1000
 """Leaves read at a time of a long sequence."""
@@ -83,6 +85,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _version = msgspec.msgpack.Decoder(Version).decode
 _summary = msgspec.msgpack.Decoder(Summary).decode
 _wording = msgspec.msgpack.Decoder(Wording).decode
+_artifacts = msgspec.msgpack.Decoder(Artifacts).decode
 _fact: msgspec.json.Decoder[Fact] = msgspec.json.Decoder(Fact)
 
 
@@ -707,6 +710,23 @@ class RedisStructure(StructureStore):
         fields = _grouped((_shelf("texts", key), (key, written(text))) for key, text in texts.items())
         await self._redis.run([("HSET", self._key(shelf, "texts"), *flat) for shelf, flat in _flat_pieces(fields)])
 
+    # ---- artifacts
+    async def grouping(self, workspace: str) -> Artifacts | None:
+        [value] = await self._redis.run([("GET", self._key(quoted(workspace), "y"))])
+        return _artifacts(value) if value else None
+
+    async def grouping_generation(self, workspace: str) -> int:
+        [number] = await self._redis.run([("GET", self._key(quoted(workspace), "G"))])
+        return int(number or 0)
+
+    async def group(self, grouping: Artifacts, generation: int) -> bool:
+        keys = self._keys(quoted(grouping.workspace), "y", "G")
+        [kept] = await self._redis.run([scripts.GROUP(keys, (str(generation), binary(_pack(grouping))))])
+        return bool(kept)
+
+    async def ungroup(self, workspace: str) -> None:
+        await self._redis.run([scripts.UNGROUP(self._keys(quoted(workspace), "y", "G"), ())])
+
     # ---- offsets and the whole
     async def applied(self, name: str) -> Position:
         [places] = await self._redis.run([("HGETALL", self._key("", "applied/", name))])
@@ -835,6 +855,7 @@ class RedisStructure(StructureStore):
             "redactions": await self._redacted(),
             **await self._summarised(),
             "cached_texts": await self._total("HLEN", self._shelved("texts")),
+            "groupings": await self._total("EXISTS", [self._key(quoted(w), "y") for w in await self.workspaces()]),
         }
 
     def _counting(self, tag: str) -> list[Command]:
@@ -873,7 +894,7 @@ class RedisStructure(StructureStore):
         kept = {self._key("", name).encode() for name in KEPT}
         clocks = (self._queue(queue)[-1] for queue in QUEUES)
         kept |= {name.encode() for name in (*clocks, *self._shelved("texts"), *self._shelved("erased"))}
-        turning = re.compile(rb"%s\{[^}]*\}g" % re.escape(self._prefix.encode()))
+        turning = re.compile(rb"%s\{[^}]*\}[gG]" % re.escape(self._prefix.encode()))
         for pattern in (
             "applied/*",
             "*",

@@ -324,7 +324,27 @@ if gone > 0 then redis.call('HINCRBY', KEYS[2], 'reactions', -gone) end
 """KEYS: messages with reactions, counts, then the reactions of each. ARGV for each: how many, then key, ..."""
 
 TURN = Script(_TICK + "redis.call('SET', KEYS[1], string.format('%.0f', tick(KEYS[1])))")
-"""KEYS: the generation of facts, which moves on."""
+"""KEYS: the generation of facts or of a grouping, which moves on."""
+
+GROUP = Script(
+    _TICK
+    + """
+if (redis.call('GET', KEYS[2]) or '0') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[2])
+redis.call('SET', KEYS[2], string.format('%.0f', tick(KEYS[2])))
+return 1
+"""
+)
+"""KEYS: grouping, its generation. ARGV: the generation that it follows, the grouping. Gives 1 if it is kept."""
+
+UNGROUP = Script(
+    _TICK
+    + """
+redis.call('DEL', KEYS[1])
+redis.call('SET', KEYS[2], string.format('%.0f', tick(KEYS[2])))
+"""
+)
+"""KEYS: grouping, its generation."""
 
 _MARK = """
 local function parts(value)
@@ -492,6 +512,6 @@ end
 STRUCTURE = (
     *(REGISTER, PLACE, ENTER, LIST, LINK, LEARN, REACT, TURN, MARK, REDACT),
     *(WITHDRAW, UNPLACE, UNLINK, STRIKE, UNLEARN, UNREACT, MARKED),
-    *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, WORD, ADVANCE),
+    *(FIELDS, STANDS, RANKS, LEAVES, *EACH.values(), DUE, HOLD, SETTLE, WORD, GROUP, UNGROUP, ADVANCE),
 )
 """All that the structure store runs."""

@@ -24,6 +24,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from streammem.backends.memory import Key, MemoryStructure, Run, Shelf, Value, home
+from streammem.core.artifacts import Artifacts
 from streammem.core.events import decode, encode
 from streammem.core.registers import fact_key
 from streammem.errors import (
@@ -77,6 +78,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "text": (("key TEXT",), ("content TEXT",)),
     "number": (("name TEXT",), ("value INTEGER",)),
     "erasure": (("mark TEXT",), ()),
+    "grouping": (("workspace TEXT",), ("content BLOB",)),
 }
 
 _UNNAMED = """
@@ -91,6 +93,7 @@ _pack = msgspec.msgpack.Encoder().encode
 _sequence = msgspec.msgpack.Decoder(Sequence).decode
 _summary = msgspec.msgpack.Decoder(Summary).decode
 _wording = msgspec.msgpack.Decoder(Wording).decode
+_artifacts = msgspec.msgpack.Decoder(Artifacts).decode
 _fact: msgspec.msgpack.Decoder[Fact] = msgspec.msgpack.Decoder(Fact)
 
 
@@ -249,7 +252,7 @@ class _Statements:
         keys, values = ([column.split()[0] for column in columns] for columns in (key, value))
         where = " AND ".join(f"{column} = ?" for column in keys)
         marks = ", ".join("?" * len(keys + values))
-        long = name in ("text", "summary", "wording", "sequence")
+        long = name in ("text", "summary", "wording", "sequence", "grouping")
         rowid = "" if long else " WITHOUT ROWID"  # long rows fill a b-tree badly
         self.create = (
             f"CREATE TABLE IF NOT EXISTS {name} ({', '.join(key + value)}, PRIMARY KEY ({', '.join(keys)})){rowid};"
@@ -589,6 +592,7 @@ class SqliteStructure(MemoryStructure):
             self._due[queue][names[number]] = since, Due(names[number], generation, Leaf(ts, uid))
         for number, ts, uid, serial in sorted(self._file.all("redaction"), key=lambda row: row[3]):
             self._redactions.setdefault(names[number], {})[Leaf(ts, uid)] = serial
+        self._groupings = {name: _artifacts(raw) for name, raw in self._file.all("grouping")}
         self._workspaces = {sequence.workspace for sequence in self._runs} | {place[0] for place in self._facts}
 
     def _load_leaves(self, names: dict[int, Sequence]) -> None:

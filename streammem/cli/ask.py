@@ -14,7 +14,11 @@ from streammem.cli.running import run
 from streammem.errors import QueryError
 
 if TYPE_CHECKING:
-    from streammem.records import Answer, Query
+    from collections.abc import Mapping
+
+    from rich.text import Text
+
+    from streammem.records import Ambiguity, Answer, Generated, Query
     from streammem.settings import Settings
 
 HEADERS = 3
@@ -54,11 +58,19 @@ def ask(
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how each message was found, and where the time went.")
     ] = False,
+    answer: Annotated[
+        bool,
+        typer.Option("--answer", help="Let a language model write a reply from the messages, citing them by number."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> int:
     """Ask a question; the answer is messages as they were said, with speaker, channel and time.
 
     Without --as only public channels are searched, and the answer says how many others there are.
+
+    With --answer the question and the messages found are sent to the model that STREAMMEM_OPENAI__ANSWER_MODEL or
+    STREAMMEM_OPENAI__MODEL names. What it writes is checked against the messages it cites, and marked where they do not
+    carry it. A reply that is refused, marked or not written is no failure: the messages are the answer.
 
     TIME is a date (2026-03-01) or a date-time (2026-03-01T14:30), UTC unless it ends in a zone (+02:00).
 
@@ -86,17 +98,23 @@ def ask(
         limit=limit,
         budget=budget,
         wait_for=positions.parse(wait_for) if wait_for else None,
+        answer=answer,
     )
     settings = opening.settings()
-    answer = run(_answer_via_kafka(query, settings) if memory is None else _answer(memory, query, settings))
+    found = run(_answer_via_kafka(query, settings) if memory is None else _answer(memory, query, settings))
     if as_json:
-        shown.put_json(answer_to_json(answer))
+        shown.put_json(answer_to_json(found))
     else:
-        put_answer(answer, explain=explain)
+        put_answer(found, explain=explain)
     return 0
 
 
 async def _answer(path: Path, query: Query, settings: Settings) -> Answer:
+    if query.answer:
+        from streammem.wiring.language import answering_model, language_model
+
+        name, _ = answering_model(settings)  # what is wrong with it is told before the memory is opened
+        await language_model(settings, name).close()
     with Progress(opening.BUILDING) as progress:
         async with opening.open_(path, settings, progress=progress) as memory:
             await memory.settle(progress)  # what an import that was stopped has left to do
@@ -119,6 +137,10 @@ def answer_to_json(answer: Answer) -> dict[str, Any]:
 
     plain: dict[str, Any] = {name: msgspec.to_builtins(getattr(answer, name)) for name in answer.__struct_fields__}
     plain["as_of"] = None if answer.as_of is None else shown.utc(answer.as_of)
+    plain["ambiguous"] = [
+        {**_all_fields(one), "candidates": [_all_fields(bearer) for bearer in one.candidates]}
+        for one in answer.ambiguous
+    ]
     plain["evidence"] = [_evidence_to_json(item) for item in answer.evidence]
     plain["headers"] = [
         {**_all_fields(h), "first": shown.utc(h.first), "last": shown.utc(h.last)} for h in answer.headers
@@ -146,6 +168,8 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
     from rich.text import Text
 
     out = shown.console()
+    if answer.reply is not None:
+        _put_reply(answer.reply, {item.uid: number for number, item in enumerate(answer.evidence, 1)})
     if answer.abstained:
         weak = "Nothing that was said answers this well enough."
         out.print(Text(weak if answer.evidence else "You may read nothing that fits.", style="bold"), soft_wrap=True)
@@ -164,6 +188,41 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
         out.print(Text(shown.line(sentence), style="dim"), soft_wrap=True)
 
 
+UNSUPPORTED = "not supported by the evidence"
+
+
+def _put_reply(reply: Generated, numbers: Mapping[str, int]) -> None:
+    """A generated reply, with the numbers of the messages that it cites and what they do not carry marked."""
+    from rich.text import Text
+
+    out, model = shown.console(), shown.line(reply.model)
+    if not model:  # none was asked, and why is said below
+        return
+    if reply.sentences:
+        out.print(
+            Text(f"{model} wrote, from the messages below (generated, no evidence)", style="bold"), soft_wrap=True
+        )
+        sentences = Text(" ").join(_sentence(one, numbers) for one in reply.sentences)
+        out.print(Text.assemble("    ", sentences), soft_wrap=True)
+    if reply.refused:
+        out.print(Text(shown.line(reply.note), style="bold"), soft_wrap=True)
+    elif not reply.supported:
+        wrong = f"    {UNSUPPORTED}" if reply.sentences else f"{model} wrote nothing that may be shown"
+        out.print(Text(f"{wrong}: {shown.line(reply.note)}", style="bold red"), soft_wrap=True)
+    out.print()
+
+
+def _sentence(sentence: Any, numbers: Mapping[str, int]) -> Text:
+    from rich.text import Text
+
+    cited = "".join(f"[{numbers[uid]}]" for uid in sentence.cites if uid in numbers)
+    return Text.assemble(
+        shown.line(sentence.text),
+        (f" {cited}" if cited else "", "cyan"),
+        (f" ({UNSUPPORTED})" if sentence.fault else "", "bold red"),
+    )
+
+
 def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
     from rich.text import Text
 
@@ -171,6 +230,7 @@ def _put_evidence(number: int, item: Any, *, explain: bool) -> None:
     head = Text.assemble(
         (f"{number:>2}  ", "dim"),
         (shown.line(item.user_name or item.user or "somebody unknown"), "bold"),
+        (f" ({shown.line(item.title)})" if item.title else "", "dim"),
         (f"  {'' if item.direct else '#'}{shown.line(item.channel_name or item.channel)}", "cyan"),
         f"  {shown.minute(item.ts)}",
         ("  edited" if item.edited else "", "dim"),
@@ -222,7 +282,7 @@ def _account(answer: Answer, *, explain: bool) -> list[str]:
 
     said = f"{len(answer.evidence)} messages, {answer.tokens} tokens"
     asked = f", as of {shown.minute(answer.as_of)}" if answer.as_of is not None else ""
-    account = [said + asked, *answer.notes]
+    account = [*map(_meaning, answer.ambiguous), said + asked, *answer.notes]
     if answer.asker is None and answer.hidden_channels and not any("not searched" in note for note in answer.notes):
         account.append(hidden(answer.hidden_channels))
     if explain:
@@ -230,6 +290,16 @@ def _account(answer: Answer, *, explain: bool) -> list[str]:
         reached = (f"{name} {positions.written(place)}" for name, place in answer.position.items() if place)
         account.append("the memory had come to: " + "; ".join(reached))
     return account
+
+
+def _meaning(several: Ambiguity) -> str:
+    """Who bears a name of the question, and which of them were searched for."""
+    names = {c.id: f"{c.name} ({c.title})" if c.title else c.name for c in several.candidates}
+    meant, others = ([n for one, n in names.items() if (one in several.meant) is yes] for yes in (True, False))
+    if len(meant) == 1:
+        return f"{several.name} was taken to be {meant[0]}, not {' or '.join(others)}"
+    searched = "both were" if len(meant) == 2 else f"all {len(meant)} were"
+    return f"{several.name} may be {', '.join(meant[:-1])} or {meant[-1]}: {searched} searched"
 
 
 def hidden(channels: int) -> str:

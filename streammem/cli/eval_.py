@@ -4,31 +4,25 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from streammem.cli import opening, shown
-from streammem.cli.account import Account
-from streammem.cli.ask import answer_to_json
-from streammem.cli.import_ import load
 from streammem.cli.opening import JsonOption
-from streammem.cli.progress import Progress
 from streammem.cli.running import run
-from streammem.errors import QueryError, SettingsError
+from streammem.cli.study import FLOOR, Study
+from streammem.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from streammem.connectors import Report as Reading
-    from streammem.core.scoring import Question, Report, Table
-    from streammem.memory import Memory
-    from streammem.records import Answer, Event, Query
-    from streammem.settings import Settings
+    from streammem.core.abstention import Calibration
+    from streammem.core.scoring import Table
 
 WIDE = 200
-STAGES = opening.IMPORTING | {"ask": "asking", "baselines": "ranking by the baselines"}
+MOST = 200
+"""The most messages of an answer (core.numbers)."""
 
 
 def eval_(
@@ -38,13 +32,39 @@ def eval_(
     merged: Annotated[
         bool, typer.Option("--merged", help="Search all workspaces as one, a channel for each: harder.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="Messages to return for each question.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="Messages to return for each question.")] = 20,
     budget: Annotated[
         int, typer.Option(min=0, help="Tokens that an answer, a baseline's too, may take; 0 for no such limit.")
     ] = 3000,
     baselines: Annotated[
         bool, typer.Option("--baselines", help="Measure BM25, dense search and their fusion on the same messages too.")
     ] = False,
+    ablate: Annotated[
+        bool, typer.Option("--ablate", help="Ask again with each stage, view and signal left out, and compare.")
+    ] = False,
+    budget_sweep: Annotated[
+        str | None,
+        typer.Option(
+            "--budget-sweep",
+            metavar="N,N,...",
+            help="Ask again for so many messages; tokens in proportion to --budget for --limit.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", metavar="FILE.png", help="With --budget-sweep: a picture of it. [default: beside --out]"
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool, typer.Option("--calibrate", help="Find the floor of confidence below which to abstain.")
+    ] = False,
+    false_alarm: Annotated[
+        float,
+        typer.Option(
+            "--false-alarm", min=0, max=0.5, help="With --calibrate: share of answerable questions that may abstain."
+        ),
+    ] = 0.05,
     memory: Annotated[
         Path | None,
         typer.Option(
@@ -64,116 +84,91 @@ def eval_(
     \b
     streammem eval locomo --baselines
     streammem eval gatemem --merged --baselines --memory gatemem.memory --out raw.jsonl
+    streammem eval orgsim --ablate --budget-sweep 10,20,30,40,50 --out raw.jsonl
+    streammem eval orgsim --calibrate --false-alarm 0.05
     """  # noqa: D301 - click wants the backspace
+    from streammem.core.runs import UNLIMITED
+
     settings = opening.settings()
     began = time.monotonic()
-    study = Study(dataset, merged=merged, limit=limit, budget=budget or UNLIMITED, baselines=baselines)
+    picture = _picture(plot, out, budget_sweep)
+    study = Study(
+        dataset,
+        merged=merged,
+        limit=limit,
+        budget=budget or UNLIMITED,
+        baselines=baselines,
+        ablate=ablate,
+        limits=_limits(budget_sweep),
+        false_alarm=false_alarm if calibrate else None,
+    )
     with nullcontext(memory) if memory else tempfile.TemporaryDirectory(prefix="streammem-eval-") as place:
-        report = run(study.carry_out(Path(place), settings, out))
+        run(study.carry_out(Path(place), settings, out, picture))
     if as_json:
-        shown.put_json(study.to_json(report, time.monotonic() - began))
+        shown.put_json(study.to_json(time.monotonic() - began))
     else:
-        _put(report)
+        _put(study)
     return 0
 
 
-UNLIMITED = 10**9
-"""A token budget that nothing reaches."""
-
-
-class Study:
-    """One measurement: the data set and how it is asked."""
-
-    def __init__(self, dataset: Path, *, merged: bool, limit: int, budget: int, baselines: bool) -> None:
-        from streammem.connectors import Report as Reading
-
-        self._dataset = dataset
-        self._merged = dataset.resolve().name if merged else ""
-        self._limit = limit
-        self._budget = budget
-        self._baselines = baselines
-        self._account = Account(Reading())
-
-    def _events(self, reading: Reading | None = None) -> Iterator[Event]:
-        from streammem.connectors import Report as Reading
-        from streammem.connectors import jsonl
-
-        return jsonl.read(self._dataset, reading or Reading(), merged=self._merged)
-
-    async def carry_out(self, path: Path, settings: Settings, out: Path | None) -> Report:
-        """Import, ask, score."""
-        from streammem.flows import evaluate as measuring
-
-        dataset = measuring.dataset_of(self._events())  # before a memory is made: a folder without questions makes none
-        questions = measuring.load_questions(self._dataset, dataset)
-        with Progress(STAGES) as progress, _written(out) as file:
-            async with opening.open_(path, settings, create=True, progress=progress) as memory:
-                with self._account:
-                    await load(memory, self._events(self._account.report), self._account, progress)
-                progress.expect("ask", len(questions))
-                progress.expect("baselines", len(questions))
-                return await measuring.evaluate(
-                    questions,
-                    _Recorded(memory, questions, file).ask,
-                    await memory.corpus(dataset) if self._baselines else None,
-                    memory.encode,
-                    limit=self._limit,
-                    budget=self._budget,
-                    progress=progress,
-                )
-
-    def to_json(self, report: Report, seconds: float) -> dict[str, Any]:
-        """The report with what it was made of."""
-        import msgspec
-
-        made = {"dataset": str(self._dataset), "merged": bool(self._merged), "import": self._account.to_json()}
-        return {**made, **msgspec.to_builtins(report), "seconds": round(seconds, 1)}
-
-
-def _written(out: Path | None) -> Any:
-    if out is None:
-        return nullcontext()
+def _limits(said: str | None) -> tuple[int, ...]:
+    """The limits of a sweep, in order. Raises BadParameter."""
+    if said is None:
+        return ()
     try:
-        return out.open("wb")
-    except OSError as error:
-        raise SettingsError(f"cannot write --out {out}: {error.strerror}") from None
+        limits = sorted({int(part) for part in said.split(",")})
+    except ValueError:
+        limits = []
+    if not limits or not 1 <= limits[0] <= limits[-1] <= MOST:
+        raise typer.BadParameter(f"--budget-sweep {said!r} must be numbers of messages from 1 to {MOST}: 10,20,30")
+    return tuple(limits)
 
 
-class _Recorded:
-    """Asks the memory, and writes down question, key and answer. Questions come in their order."""
+def _picture(plot: Path | None, out: Path | None, sweep: str | None) -> Path | None:
+    """Where the picture of a sweep goes. One that was not asked for is left out, with a word, when it cannot be."""
+    from streammem.cli import plots
 
-    def __init__(self, memory: Memory, questions: list[Question], file: IO[bytes] | None) -> None:
-        self._memory = memory
-        self._questions = iter(questions)
-        self._file = file
-
-    async def ask(self, query: Query) -> Answer:
-        question = next(self._questions)
-        try:
-            answer = await self._memory.ask(query)
-        except QueryError as error:
-            self._write(question, {"refused": str(error)})
+    if sweep is None:
+        if plot is not None:
+            raise typer.BadParameter("--plot is a picture of --budget-sweep: name its numbers of messages too")
+        return None
+    path = plot or (out and out.with_suffix(".png"))
+    if path is None:
+        return None
+    if path == out:
+        raise typer.BadParameter(f"--out {out} is where the picture would go: name it with --plot")
+    try:
+        plots.check()
+    except MissingExtraError as error:
+        if plot is not None:
             raise
-        self._write(question, answer_to_json(answer))
-        return answer
-
-    def _write(self, question: Question, said: dict[str, Any]) -> None:
-        import msgspec
-
-        if self._file is not None:
-            row = {"id": question.id, "asked": question.asked, "key": question.key, "answer": said}
-            self._file.write(msgspec.json.encode(row) + b"\n")
+        shown.say(f"no picture of the sweep: {error}")
+        return None
+    return path
 
 
-def _put(report: Report) -> None:
-    from streammem.core import scoring
+def _put(study: Study) -> None:
+    from streammem.core import ablations, budgets, scoring
 
-    for table in scoring.tables(report):
+    tables = scoring.tables(study.report)
+    tables += ablations.tables(study.ablation) if study.ablation else []
+    tables += budgets.tables(study.sweep)
+    for table in tables:
         _put_table(table)
-    if report.ask_ms:
-        shown.put_counts(
-            "Milliseconds a question", {"p50": f"{report.ask_ms.p50:.1f}", "p95": f"{report.ask_ms.p95:.1f}"}
-        )
+    if study.calibration:
+        _put_calibration(study.calibration)
+    if ask_ms := study.report.ask_ms:
+        shown.put_counts("Milliseconds a question", {"p50": f"{ask_ms.p50:.1f}", "p95": f"{ask_ms.p95:.1f}"})
+
+
+def _put_calibration(found: Calibration) -> None:
+    from rich.text import Text
+
+    from streammem.core import abstention
+
+    _put_table(abstention.table(found))
+    alike = "All confidences are alike: no floor tells these questions apart.\n"
+    shown.console(width=WIDE).print(Text(f"Set {FLOOR}={found.floor}\n" if found.telling else alike))
 
 
 def _put_table(table: Table) -> None:

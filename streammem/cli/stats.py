@@ -26,8 +26,11 @@ def stats(memory: MemoryOption, as_json: JsonOption = False) -> int:
         return 0
     workspaces = ", ".join(counted.workspaces) or "none yet"
     shown.put_counts("Memory", {"path": memory, "bytes": size, "workspaces": workspaces})
-    for part in ("structure", "forests", "summaries", "vectors"):
+    for part in ("structure", "forests", "artifacts", "summaries", "vectors"):
         shown.put_counts(part.capitalize(), getattr(counted, part))
+    for title, lines in (("One artifact, for example", counted.merged), ("Aliases, for example", counted.aliases)):
+        if lines:
+            shown.put_counts(title, {str(number): shown.line(line) for number, line in enumerate(lines, 1)})
     shown.put_counts("Applied", {name: positions.written(place) for name, place in counted.applied.items()})
     return 0
 

@@ -46,6 +46,8 @@ def _json(found: Verified) -> dict[str, object]:
         "rebuilt": found.rebuilt,
         "summaries": found.summaries,
         "wordings": found.wordings,
+        "groupings": found.groupings,
+        "regrouped": list(found.regrouped),
         "stale": list(found.stale),
         "stale_count": found.stale_count,
     }
@@ -58,6 +60,8 @@ def _put(found: Verified) -> None:
     shown.put_counts("Checksums", {**marks, "whole": found.checksum, "log entries": found.entries})
     looked_at = {"summaries": found.summaries, "worded by a model": found.wordings, "stale": found.stale_count}
     shown.put_counts("Summaries in use", looked_at)
+    grouped = {"groupings": found.groupings, "different": len(found.regrouped)}
+    shown.put_counts("Artifacts of workspaces, grouped again", grouped)
     if not found.different:
         shown.put_counts("The stores are what the log says.", {})
     if not found.stale_count:
@@ -72,6 +76,7 @@ def _say_faults(found: Verified, which: str) -> None:
         shown.say(f"stale: {more} more")
     wrong = [f"the stores differ from the log in {', '.join(found.different)}"] if found.different else []
     wrong += [f"summaries cover what is not said any more ({found.stale_count})"] if found.stale_count else []
+    wrong += [f"artifacts come out otherwise in {', '.join(found.regrouped)}"] if found.regrouped else []
     kept = " (texts that were paid for are kept)" if found.stale_count else ""
     mend = f"run `streammem rebuild {which}` to build them anew from the log{kept}"
     shown.say(f"error: {' and '.join(wrong)}: {mend}")

@@ -84,6 +84,11 @@ class Corpus:
             rows[self.places[place][0], name].append(row)
         return dict(rows)
 
+    @cached_property
+    def lexical(self) -> Lexical:
+        """BM25 over these messages."""
+        return Lexical(self.texts)
+
 
 def corpus_of(
     versions: Many[Version], vectors: Vectors, directories: Mapping[str, Directory], tokens: Many[int]

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import msgspec
 
+from streammem.core import name_tables
 from streammem.core.registers import number
 from streammem.records import (
     AttributeEvent,
@@ -34,7 +35,8 @@ DIRECT = frozenset({"dm", "group_dm"})
 
 def fold(name: str) -> str:
     """The form in which names are compared: no case, no leading @ or #, single spaces."""
-    return _SPACE.sub(" ", name.strip().lstrip("@#")).casefold()
+    bare = name.strip().lstrip("@#").casefold()
+    return bare if bare.isalnum() else _SPACE.sub(" ", bare)
 
 
 class Directory:
@@ -183,6 +185,30 @@ class Directory:
         """Title or role of the user, empty when the directory has none."""
         return next(filter(None, (known.title or known.role or "" for known in self._known(user))), "")
 
+    def user_zone(self, user: str) -> str:
+        """The time zone of the user as the source names it, empty when the directory has none."""
+        return next((known.timezone for known in self._known(user) if known.timezone), "")
+
+    def manager_of(self, user: str) -> str:
+        """Whom the user reports to; empty when the directory does not know."""
+        return next((self.person(known.manager) for known in self._known(user) if known.manager), "")
+
+    def team_of(self, user: str) -> frozenset[str]:
+        """Whom the user reports to, who reports to the same person, who reports to the user: nobody when unknown."""
+        one, manager = self.person(user), self.manager_of(user)
+        around = {manager} - {""}
+        below = (other for above in (one, manager) for other in self._reports.get(above, ()))
+        return frozenset({*around, *below} - {one})
+
+    @cached_property
+    def _reports(self) -> dict[str, set[str]]:
+        """The people who report to each person."""
+        reports: defaultdict[str, set[str]] = defaultdict(set)
+        for user in self.users.values():
+            if user.manager and user.present:
+                reports[self.person(user.manager)].add(self.person(user.id))
+        return dict(reports)
+
     def _known(self, user: str) -> Iterator[UserEvent]:
         """What is known of a person, under the id asked for first."""
         return (self.users[one] for one in (user, *self.ids_of(user)) if one in self.users)
@@ -244,6 +270,42 @@ class Directory:
                 if name:
                     names[fold(name)].add(self.person(user.id))
         return {name: frozenset(ids) for name, ids in names.items()}
+
+    @cached_property
+    def first_names(self) -> name_tables.Table:
+        """Folded first names alone to the persons that bear them."""
+        return name_tables.first_names(self.users.values(), self.person, fold)
+
+    @cached_property
+    def titles(self) -> name_tables.Table:
+        """Folded titles to the persons that have them now."""
+        return name_tables.titles(self.users.values(), self.person, fold)
+
+    @cached_property
+    def title_beginnings(self) -> frozenset[str]:
+        """The first words of titles."""
+        return frozenset(title.split(" ", 1)[0] for title in self.titles)
+
+    @cached_property
+    def plain_names(self) -> name_tables.Table:
+        """Folded names without their accents, of those that have some, to the persons that bear them."""
+        return name_tables.without_accents(self.user_names, self.first_names)
+
+    @cached_property
+    def spelled_names(self) -> name_tables.Table:
+        """Folded names of letters alone, whole or first, to the persons that bear them."""
+        return name_tables.spelled(self.user_names, self.first_names)
+
+    @cached_property
+    def unspaced_names(self) -> list[tuple[str, frozenset[str]]]:
+        """Names in scripts without blanks, the longest first, with the persons that bear them."""
+        return name_tables.unspaced(self.user_names)
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """Folded words of titles and of the names of groups and of channels that everybody knows of."""
+        known = [channel for channel in self.channels.values() if self.is_public(channel.id)]
+        return name_tables.vocabulary(self.users.values(), known, self.groups.values(), fold)
 
     @cached_property
     def channel_names(self) -> dict[str, frozenset[str]]:

@@ -93,18 +93,20 @@ class Rules:
 
     def identifiers(self, text: str) -> tuple[str, ...]:
         """The structured identifiers in `text`, each in one spelling, sorted, without repeats."""
-        found: set[str] = set()
-        taken: list[tuple[int, int]] = []
+        return tuple(sorted({identifier for _, _, identifier in self.spans(text)}))
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Where identifiers stand in `text`: start, stop, spelling, in order. They do not overlap."""
+        taken: list[tuple[int, int, str]] = []
         lower = text.lower()
         for kind, sign, pattern in self._identifiers if _DIGIT.search(text) else self._without_digits:
             if sign.search(lower) is None:
                 continue
             for match in pattern.finditer(text):
                 start, end = match.span()
-                if all(end <= a or start >= b for a, b in taken):
-                    taken.append((start, end))
-                    found.add(_spelled(kind, match))
-        return tuple(sorted(found))
+                if all(end <= a or start >= b for a, b, _ in taken):
+                    taken.append((start, end, _spelled(kind, match)))
+        return sorted(taken)
 
     def markers(self, text: str) -> tuple[str, ...]:
         """The lifecycle markers that `text` shows, in the table's order."""

@@ -11,10 +11,13 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
+from typing import TypeVar
 
 import msgspec
 
 from streammem.core.prompts import PLACEHOLDER, SENTENCES, Part, cut, one_line, quoted, tokens
+
+T = TypeVar("T")
 
 _QUOTED = 60  # characters of a reply that a fault repeats
 _TOO_LONG = 2  # times the length that was asked for
@@ -35,15 +38,15 @@ def read(reply: str, parts: Many[Part], length: int) -> tuple[dict[str, str], di
     `length` is the most tokens that were asked for in a text; up to twice as many are kept.
     """
     try:
-        entries = _entries(reply)
+        entries = decoded(reply, _Summaries).summaries
     except ValueError as error:
-        return {}, {part.key: f"{error}: {_shown(reply)}" for part in parts}
+        return {}, {part.key: f"{error}: {shown(reply)}" for part in parts}
     if stray := _strays(entries, parts):
         return {}, {part.key: stray for part in parts}
     said: defaultdict[str, list[str]] = defaultdict(list)
     for entry in entries:
         said[entry.node.strip()].append(entry.text)
-    found = {part.key: _prose(said[part.id][0]) if said[part.id] else "" for part in parts}
+    found = {part.key: prose(said[part.id][0]) if said[part.id] else "" for part in parts}
     faults = {part.key: _fault(said[part.id], found[part.key], part, length) for part in parts}
     return (
         {key: text for key, text in found.items() if not faults[key]},
@@ -56,12 +59,12 @@ def read(reply: str, parts: Many[Part], length: int) -> tuple[dict[str, str], di
 _FENCED = re.compile(r"```(?:json)?\s*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
-def _entries(reply: str) -> list[_Entry]:
-    """The entries of the one JSON object in a reply. Raises ValueError that says what is wrong."""
+def decoded(reply: str, form: type[T]) -> T:
+    """The one JSON object in a reply. Raises ValueError that says what is wrong."""
     wrong = ""
     for candidate in _candidates(reply.encode(errors="replace").decode().strip()):
         try:
-            return msgspec.json.decode(candidate, type=_Summaries).summaries
+            return msgspec.json.decode(candidate, type=form)
         except (msgspec.DecodeError, RecursionError) as error:
             wrong = wrong or one_line(str(error))
     raise ValueError(f"the reply is not the JSON that was asked for ({cut(wrong, 120)})" if wrong else "no JSON object")
@@ -85,10 +88,10 @@ def _strays(entries: Many[_Entry], parts: Many[Part]) -> str:
     strange, missing = sorted(said - {part.id for part in parts}), [part.id for part in parts if part.id not in said]
     if not (strange and missing):
         return ""
-    return f"a node that was not asked for, {_shown(strange[0])}, and none for {missing[0]}"
+    return f"a node that was not asked for, {shown(strange[0])}, and none for {missing[0]}"
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """The beginning of a piece of the reply, in quotes."""
     words = cut(one_line(text[: 10 * _QUOTED]), _QUOTED).replace('"', "'")
     return f'"{words}"'
@@ -99,11 +102,12 @@ def _shown(text: str) -> str:
 _QUOTES = frozenset(('""', "''", "“”", "„“", "‘’", "«»", "「」"))
 _MARKER = re.compile(r"<<<\s*data|>>>\s*data", re.IGNORECASE)
 _MARK = re.compile(r"<[@#][^<>\n]*>")
+_INSTRUCTIONS = frozenset(sentence.casefold() for sentence in SENTENCES)
 # Links, images and tags. What is not closed counts as well: something may close it where the text is shown.
 _MARKUP = re.compile(r"!?\[[^\[\]]*\]\([^)]*\)?|\]\([^)]*\)?|<[a-z/!?][^<>]*>?")
 
 
-def _prose(text: str) -> str:
+def prose(text: str) -> str:
     """A text on one line, without the quotes that models put around it."""
     text = one_line(text)
     inner = text[1:-1]
@@ -118,15 +122,15 @@ def _fault(said: Many[str], text: str, part: Part, length: int) -> str:
         return "the text is empty"
     if (long := tokens(text)) > _TOO_LONG * length:
         return f"the text is too long: about {long} tokens, {length} were asked for"
-    return next(_foreign(text, "\n".join((quoted(part.label), *map(one_line, part.lines))), part.id), "")
+    return next(foreign(text, "\n".join((quoted(part.label), *map(one_line, part.lines))), part.id), "")
 
 
-def _foreign(text: str, data: str, node: str) -> Iterator[str]:
-    """What the text holds and the data does not."""
-    if _MARKER.search(text) or (node in text and node not in data) or _repeats(text, data):
+def foreign(text: str, data: str, fence: str, instructions: frozenset[str] = _INSTRUCTIONS) -> Iterator[str]:
+    """What the text holds and the data does not: links, marks, markup, words of the prompt (in small letters)."""
+    if _MARKER.search(text) or (fence in text and fence not in data) or _repeats(text, data, instructions):
         yield "the text repeats the prompt"
     marks = set(_MARK.findall(data))
-    yield from (f"a mark that is not in the data: {_shown(m)}" for m in _MARK.findall(text) if m not in marks)
+    yield from (f"a mark that is not in the data: {shown(m)}" for m in _MARK.findall(text) if m not in marks)
     # Also as some programs read them: full-width letters as letters. Not only so: some signs become spaces then.
     for form in (str.casefold, _plain):
         yield from _added(form(text), form(data))
@@ -134,19 +138,16 @@ def _foreign(text: str, data: str, node: str) -> Iterator[str]:
 
 def _added(text: str, data: str) -> Iterator[str]:
     """The markup and the links of a text that are not in the data, both without case."""
-    yield from (f"markup: {_shown(m[0])}" for m in _MARKUP.finditer(text) if m[0] not in data)
+    yield from (f"markup: {shown(m[0])}" for m in _MARKUP.finditer(text) if m[0] not in data)
     if links := list(_links(text)):  # most texts have none, and the data is long
         known = _known_links(data)
-        yield from (f"a link that is not in the data: {_shown(one)}" for one in links if one not in known)
+        yield from (f"a link that is not in the data: {shown(one)}" for one in links if one not in known)
 
 
-def _repeats(text: str, data: str) -> bool:
+def _repeats(text: str, data: str, instructions: frozenset[str]) -> bool:
     """Whether a sentence of the instructions is in the text, and nobody in the data said it."""
     folded, said = text.casefold(), data.casefold()
-    return folded.strip(" .") == PLACEHOLDER or any(one in folded and one not in said for one in _INSTRUCTIONS)
-
-
-_INSTRUCTIONS = frozenset(sentence.casefold() for sentence in SENTENCES)
+    return folded.strip(" .") == PLACEHOLDER or any(one in folded and one not in said for one in instructions)
 
 
 def _plain(text: str) -> str:

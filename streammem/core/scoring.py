@@ -55,6 +55,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     found: tuple[str, ...] = ()
     abstained: bool = False
+    confidence: float = 0.0
     beyond: int = 0
     refused: str = ""
 
@@ -93,6 +94,14 @@ class SystemReport(msgspec.Struct, frozen=True, kw_only=True):
     abstained_wrongly: Share | None
     beyond: int
     refused: dict[str, int]
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Recall (macro) of one run minus that of another, question by question, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +198,17 @@ def interval(differences: Floats, rng: np.random.Generator, rounds: int = ROUNDS
     return float(low), float(high)
 
 
+def gap(questions: Many[Question], ours: Many[Outcome], theirs: Many[Outcome], rng: np.random.Generator) -> Gap | None:
+    """How much more `ours` found than `theirs`; None without questions that have gold messages."""
+    sides = (_recalls(questions, _graded(questions, found), ALL) for found in (ours, theirs))
+    paired = next(sides) - next(sides)
+    return _gap(paired, rng) if paired.size else None
+
+
+def _gap(paired: Floats, rng: np.random.Generator) -> Gap:
+    return Gap(float(paired.mean()), *interval(paired, rng))
+
+
 def report(
     questions: Many[Question],
     outcomes: Mapping[str, Many[Outcome]],
@@ -271,9 +291,9 @@ def _recalls(questions: Many[Question], grades: Many[Grade | None], over: str) -
 
 
 def _difference(name: str, over: str, paired: Floats, rng: np.random.Generator, *, is_best: bool) -> Difference:
-    low, high = interval(paired, rng)
+    found = _gap(paired, rng)
     return Difference(
-        against=name, over=over, n=len(paired), mean=float(paired.mean()), low=low, high=high, is_best=is_best
+        against=name, over=over, n=len(paired), mean=found.mean, low=found.low, high=found.high, is_best=is_best
     )
 
 
@@ -292,12 +312,18 @@ def tables(report: Report) -> list[Table]:
     return [table for table in made if table.rows]
 
 
-def _percent(value: float | None) -> str:
+def percent(value: float | None) -> str:
+    """A share of 1 as people read it."""
     return "" if value is None else f"{100 * value:.1f}"
 
 
+def points(gap: Gap | Difference) -> tuple[str, str]:
+    """A difference in points, and its interval."""
+    return f"{100 * gap.mean:+.1f}", f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}"
+
+
 def _share(value: Share | None) -> str:
-    return _percent(value.share) if value else ""
+    return percent(value.share) if value else ""
 
 
 def _overall(report: Report) -> Table:
@@ -311,7 +337,7 @@ def _overall(report: Report) -> Table:
 
 def _figures(found: Score) -> tuple[str, ...]:
     shares = (found.recall_macro, found.recall_micro, found.precision, found.complete)
-    return (str(found.n), *map(_percent, shares))
+    return (str(found.n), *map(percent, shares))
 
 
 def _recall_by(report: Report, what: str, groups: Callable[[SystemReport], dict[str, Score]]) -> Table:
@@ -321,7 +347,7 @@ def _recall_by(report: Report, what: str, groups: Callable[[SystemReport], dict[
     for name in names:
         cells = [groups(s).get(name) for s in report.systems]
         n = max(c.n for c in cells if c)
-        rows.append((name, str(n), *(_percent(c.recall_macro if c else None) for c in cells)))
+        rows.append((name, str(n), *(percent(c.recall_macro if c else None) for c in cells)))
     return Table(f"Recall@{report.k} macro by {what}", columns, tuple(rows))
 
 
@@ -332,8 +358,7 @@ def _difference_table(report: Report) -> Table:
             f"{d.against} (best)" if d.is_best else d.against,
             d.over,
             str(d.n),
-            f"{100 * d.mean:+.1f}",
-            f"{100 * d.low:+.1f} to {100 * d.high:+.1f}",
+            *points(d),
         )
         for d in report.differences
     ]

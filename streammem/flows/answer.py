@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Many
+
+import msgspec
 
 from streammem.core.directory import Directory
 from streammem.core.events import native_id
-from streammem.core.numbers import Retrieval
 from streammem.core.query_spec import parse, within
 from streammem.core.retrieval import assemble
 from streammem.core.retrieval.assemble import Candidate
+from streammem.flows.bearers import settled
 from streammem.flows.completing import completed
+from streammem.flows.gathering import gathered
 from streammem.flows.seeding import Findings, anchored, routed, seeded
 from streammem.flows.sight import Desk, Sight, resolve, visible_to
 from streammem.flows.supplementing import supplemented
 from streammem.ports import Embedder
-from streammem.records import EXTRACTIVE, FOREVER, Answer, Evidence, Found, Header, Query, Summary, Version
+from streammem.records import EXTRACTIVE, Answer, Evidence, Found, Header, Query, Summary, Version
 
 
 class Watch:
@@ -38,29 +42,38 @@ class Watch:
         return {**self.steps, "total": round((time.perf_counter() - self._start) * 1000, 2)}
 
 
-async def answer(query: Query, desk: Desk) -> Answer:
-    """Answer a question with verbatim messages. Raises QueryError for a user or channel that is not known."""
+async def answer(query: Query, desk: Desk, now: Callable[[], float] = time.time) -> Answer:
+    """Answer a question with verbatim messages. Raises QueryError for a user or channel that is not known.
+
+    `now` (seconds) gives what a question means by "yesterday" that is not asked as of another time.
+    """
     watch = Watch()
     query = await resolve(query, desk)
     visible = visible_to(query, desk.directory)
     asker = desk.directory.person(query.asker) if query.asker else None
-    spec = parse(query.text, asker, desk.directory, desk.rules, query.as_of or FOREVER // 4)
+    asked = int(now() * 1e6) if query.as_of is None else query.as_of
+    spec = parse(query.text, asker, desk.directory, desk.rules, asked)
     spec = within(spec, visible.channels)
     watch.lap("parse")
     vector = (await asyncio.to_thread(desk.embedder.encode, [query.text]))[0]
     watch.lap("embed")
+    spec, ambiguous = await settled(spec, query, visible, vector, desk)
+    watch.lap("names")
     found = await seeded(spec, visible, vector, query, desk)
     watch.lap("search")
-    await routed(found, visible, vector, desk)
-    first = anchored(found, desk)
+    best = await routed(found, visible, vector, desk)
     watch.lap("S1")
+    await gathered(found, best, visible, desk)
+    first = anchored(found, desk)
+    watch.lap("pool")
     second = await supplemented(found, visible, vector, desk)
     watch.lap("S2")
     third = await completed(found, first, second, desk)
     watch.lap("S3")
     if desk.touched is not None:
         desk.touched([summary.node for summary in found.chains])
-    return assembled(query, (first, second, third), found, desk, watch)
+    answered = assembled(query, (first, second, third), found, desk, watch)
+    return msgspec.structs.replace(answered, ambiguous=ambiguous) if ambiguous else answered
 
 
 def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk: Desk, watch: Watch) -> Answer:
@@ -68,7 +81,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     sight, directory, numbers = found.sight, desk.directory, desk.numbers
     limit, budget = query.limit or numbers.limit, query.budget or numbers.budget
     abstained = not stages[0] or max((s.dense for s in found.seeds), default=0.0) < numbers.floor
-    lines = _Lines(_in_turn(stages, numbers), sight, directory, desk.embedder)
+    lines = _Lines(assemble.in_order(stages, limit, numbers), sight, directory, desk.embedder)
     chosen = assemble.choose(stages, lines.cost, limit, budget, numbers)
     headers = [_header(s, directory) for s in found.chains]
     room = list(zip(headers, desk.embedder.count_tokens([header_line(h) for h in headers]), strict=True))
@@ -87,14 +100,6 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
         hidden_channels=_hidden(query, directory),
         notes=tuple(notes),
     )
-
-
-def _in_turn(stages: Many[Many[Candidate]], numbers: Retrieval) -> list[str]:
-    """The candidates about as S4 takes them: each stage's usual quota, then the rest."""
-    quotas = (numbers.anchors, numbers.expansion - numbers.completion, numbers.completion)
-    parts = [stage[:quota] for stage, quota in zip(stages, quotas, strict=True)]
-    parts += [stage[quota:] for stage, quota in zip(stages, quotas, strict=True)]
-    return list(dict.fromkeys(c.uid for part in parts for c in part))
 
 
 class _Lines:
@@ -121,7 +126,7 @@ class _Lines:
     def _line(self, uid: str) -> str:
         version = self._sight[uid]
         room, user = self._directory.room(version.channel), self._directory.user_name(version.user)
-        return assemble.line(version, room, user)
+        return assemble.line(version, room, user, self._directory.user_title(version.user))
 
 
 def _hidden(query: Query, directory: Directory) -> int:
@@ -141,6 +146,7 @@ def _evidence(version: Version, ways: tuple[Found, ...], directory: Directory) -
         direct=directory.is_direct(version.channel),
         user=version.user,
         user_name=directory.user_name(version.user),
+        title=directory.user_title(version.user),
         ts=version.ts,
         text=directory.worded(version.text),
         attached=directory.worded(version.attached),

@@ -50,9 +50,10 @@ class Counter:
         self._worded = worded
         self._touching: set[asyncio.Task[None]] = set()
 
-    async def ask(self, query: Query) -> Answer:
+    async def ask(self, query: Query, numbers: Retrieval | None = None) -> Answer:
         """Answer a question. `position` says how far structure and index had come before it was looked at.
 
+        `numbers` are for this question only: measuring asks with others.
         Raises QueryError for a user, channel or workspace that is not known, and for more text than a message may have.
         """
         if len(query.text) > TEXT_LIMIT:
@@ -66,9 +67,8 @@ class Counter:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
         directory = await self.directory(query.workspace)
         touched = self._touch if self._worded else None
-        desk = Desk(
-            self._store, self._index, self._embedder, directory, self._rules, self._forest, self._numbers, touched
-        )
+        chosen = numbers or self._numbers
+        desk = Desk(self._store, self._index, self._embedder, directory, self._rules, self._forest, chosen, touched)
         return msgspec.structs.replace(await answer(query, desk), position=position)
 
     async def close(self) -> None:

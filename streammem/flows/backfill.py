@@ -22,8 +22,9 @@ import msgspec
 from streammem.core import prompts, replies, spending
 from streammem.core.prompts import Part
 from streammem.errors import PausedError, RejectedError, SettingsError
+from streammem.flows.calling import Terms, paused_because
 from streammem.flows.sheet import Pen, Said, Worded
-from streammem.flows.telling import Terms, keep_paid, paused_because
+from streammem.flows.telling import keep_paid
 from streammem.flows.wording import drain
 from streammem.ports import LanguageModel, Ledger, StructureStore
 from streammem.records import Claim, Job, Limits, Paid, Prompt, Reply, Spent

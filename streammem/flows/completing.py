@@ -1,4 +1,4 @@
-"""S3: joins over placements and hops over bridges, within a small budget (§3.2.3)."""
+"""S3: hops over bridges, within a small budget (§3.2.3)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,15 @@ from streammem.records import Bridge, Found, Leaf, Version
 
 
 async def completed(found: Findings, first: Many[Candidate], second: Many[Candidate], desk: Desk) -> list[Candidate]:
-    """Follow joins and bridges from the strongest leaves, within a small budget."""
+    """Follow bridges from the strongest leaves, within a small budget."""
     numbers = desk.numbers
-    hops = [*await _joins(found, desk), *await _hops(found, first, second, desk)]
-    kept = complete.kept(hops, numbers.bridge_messages, numbers.join_floor)
+    if numbers.stages < 3 or not numbers.bridge_messages:
+        return []
+    kept = complete.kept(await _hops(found, first, second, desk), numbers.bridge_messages, numbers.bridge_floor)
     return [
         Candidate(h.uid, Found(stage="S3", signal=h.signal, path=h.path, rank=i, score=round(h.score, 4)))
         for i, h in enumerate(kept, 1)
     ]
-
-
-async def _joins(found: Findings, desk: Desk) -> list[Hop]:
-    """For a question about two entities: from the best message of one into its trees, to a message of the other."""
-    spec, sight = found.spec, found.sight
-    if not complete.wants_join(spec):
-        return []
-    anchor = next((s for s in found.seeds[: desk.numbers.anchors] if complete.holds(spec, sight[s.uid])), None)
-    if anchor is None:
-        return []
-    places = [(stand.sequence, stand.rank) for stand in found.stands.get(anchor.uid, ())]
-    near = await sight.near(places, desk.forest.k, desk.forest.k + 1)
-    cosines = await sight.weigh(v.uid for some in near for v in some)
-    best = complete.join(spec, sight[anchor.uid], ((sight[uid], c) for uid, c in cosines.items()), desk.numbers)
-    return [best] if best else []
 
 
 async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate], desk: Desk) -> list[Hop]:

@@ -9,7 +9,7 @@ import msgspec
 
 from streammem.core import erasure, forest, routing
 from streammem.core import events as canonical
-from streammem.core.events import uid
+from streammem.core.events import uid, workspace_of
 from streammem.flows.wording import take_back
 from streammem.ports import Span, StructureStore
 from streammem.records import (
@@ -111,6 +111,8 @@ async def _erase(uids: Many[str], store: StructureStore) -> None:
         await unsay(uids, store)
     for start in range(0, len(uids), PIECE):
         await _erase_piece(uids[start : start + PIECE], store)
+    for workspace in sorted(set(map(workspace_of, uids))):  # last: what is grouped meanwhile is not kept either
+        await store.ungroup(workspace)
 
 
 async def unsay(uids: Many[str], store: StructureStore) -> None:

@@ -1,37 +1,30 @@
-"""Measure a memory on a data set of questions with known evidence, beside flat baselines on the same messages.
+"""What a memory is measured on: the messages of a data set, as baselines see them, and questions with known evidence.
 
-The order of work: `load_questions` and `corpus_of` from the same events that the memory was given, then `evaluate`.
-Only `Question.asked` is ever handed to the memory; what is for scoring stays in `Question.key`.
+The order of work: `load_questions` and `corpus_of` from the same events that the memory was given, then
+`flows.measuring`. Only `Question.asked` is ever handed to the memory; what is for scoring stays in `Question.key`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from collections.abc import Sequence as Many
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from streammem.core import baselines, indexing, registers, scoring
+from streammem.core import baselines, indexing, registers
 from streammem.core import events as canonical
 from streammem.core.baselines import Corpus
 from streammem.core.directory import Directory, fold
 from streammem.core.identifiers import Rules
 from streammem.core.retrieval import assemble
-from streammem.core.scoring import Key, Outcome, Question, Report
-from streammem.errors import QueryError, RejectedError, SourceError
+from streammem.core.scoring import Key, Question
+from streammem.errors import RejectedError, SourceError
 from streammem.ports import Embedder, VectorIndex, Vectors
-from streammem.records import Answer, DirectoryEvent, Event, MessageEvent, Query, ReactionEvent, Version
-
-Ask = Callable[[Query], Awaitable[Answer]]
-Embed = Callable[[Many[str]], Vectors]
-Progress = Callable[[str, int], None]
-"""Told, by stage (`ask`, `baselines`), how many more questions are done."""
+from streammem.records import DirectoryEvent, Event, MessageEvent, Query, ReactionEvent, Version
 
 _NO_RULES = Rules({}, {})
 _PIECE = 1000
@@ -104,7 +97,9 @@ def _dense_text(event: MessageEvent, version: Version, directory: Directory) -> 
 
 
 def _line(version: Version, directory: Directory) -> str:
-    return assemble.line(version, directory.room(version.channel), directory.user_name(version.user))
+    return assemble.line(
+        version, directory.room(version.channel), directory.user_name(version.user), directory.user_title(version.user)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- the questions
@@ -213,64 +208,3 @@ def _rows(directory: Path) -> Iterator[tuple[str, _Row]]:
                     yield place, decoder.decode(line)
     except (OSError, EOFError, msgspec.DecodeError) as error:
         raise SourceError(f"{directory}: {place}: {error}") from None
-
-
-# ---------------------------------------------------------------------------------------------- the measuring
-
-
-async def evaluate(
-    questions: Many[Question],
-    ask: Ask,
-    corpus: Corpus | None,
-    embed: Embed,
-    *,
-    limit: int = 20,
-    budget: int = 3000,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Report:
-    """Ask every question, one after the other, and score the answers; with a corpus, the baselines too.
-
-    `budget` is the token budget of each answer, the memory's and the baselines' alike.
-    """
-    queries = [msgspec.structs.replace(q.asked, limit=limit, budget=budget) for q in questions]
-    answered = [await _answered(query, ask, corpus, progress) for query in queries]
-    outcomes: dict[str, Many[Outcome]] = {scoring.OURS: [outcome for outcome, _ in answered]}
-    if corpus is not None:
-        outcomes |= await asyncio.to_thread(baseline_outcomes, queries, corpus, embed, limit, progress)
-    rng = np.random.default_rng(seed)
-    return scoring.report(questions, outcomes, limit, rng, [ms for _, ms in answered])
-
-
-async def _answered(query: Query, ask: Ask, corpus: Corpus | None, progress: Progress | None) -> tuple[Outcome, float]:
-    """The outcome of one question and its milliseconds. A refused question counts as one with no results."""
-    start = time.perf_counter()
-    try:
-        answer = await ask(query)
-    except QueryError as error:
-        answer, refused = None, str(error)
-    elapsed = 1000 * (time.perf_counter() - start)
-    if progress:
-        progress("ask", 1)
-    if answer is None:
-        return Outcome(refused=refused), elapsed
-    found = tuple(evidence.id for evidence in answer.evidence)[: query.limit]
-    ruled_out = baselines.beyond(corpus, query, found) if corpus is not None else 0
-    return Outcome(found=found, abstained=answer.abstained, beyond=ruled_out), elapsed
-
-
-def baseline_outcomes(
-    asked: Many[Query], corpus: Corpus, embed: Embed, limit: int, progress: Progress | None = None
-) -> dict[str, list[Outcome]]:
-    """What BM25, dense and their fusion find for each question, in the order of the questions."""
-    lexical = baselines.Lexical(corpus.texts)
-    vectors = embed([query.text for query in asked]) if asked else ()
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in baselines.NAMES}
-    for query, vector in zip(asked, vectors, strict=True):
-        ranked = baselines.rank(corpus, lexical, query, vector, limit)
-        for name, found in ranked.items():
-            ruled_out = baselines.beyond(corpus, query, found)
-            outcomes[name].append(Outcome(found=found, abstained=not found, beyond=ruled_out))
-        if progress:
-            progress("baselines", 1)
-    return outcomes

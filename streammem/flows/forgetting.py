@@ -10,7 +10,7 @@ from collections.abc import Sequence as Many
 
 import msgspec
 
-from streammem.core import erasure, positions
+from streammem.core import artifacts, erasure, positions
 from streammem.core import events as canonical
 from streammem.core.directory import Directory, fold
 from streammem.errors import QueryError
@@ -68,6 +68,7 @@ class Traces(msgspec.Struct, frozen=True):
     vectors: int | None
     summaries: int
     cached: int
+    artifacts: int = 0
     mentions: int = 0
     copies: tuple[str, ...] = ()
     topics: dict[str, str] = {}
@@ -77,7 +78,7 @@ class Traces(msgspec.Struct, frozen=True):
     def total(self) -> int:
         """All that should not be there."""
         found = (self.log, self.registers, self.sequences, self.answers, self.directory)
-        return sum(found) + (self.vectors or 0) + self.summaries + self.cached
+        return sum(found) + (self.vectors or 0) + self.summaries + self.cached + self.artifacts
 
 
 # ---------------------------------------------------------------------------------------------------------- forget
@@ -323,9 +324,17 @@ async def traces(
         vectors=points,
         summaries=summaries,
         cached=cached,
+        artifacts=await _grouped(wanted, store),
         mentions=len(set(mentioning.values())),
         copies=tuple(sorted(set(copying.values()))),
     )
+
+
+async def _grouped(wanted: Forgotten, store: StructureStore) -> int:
+    """How often the grouping into artifacts names a forgotten message."""
+    grouping = await store.grouping(wanted.workspace)
+    forgotten = frozenset(wanted.messages)
+    return sum(uid in forgotten for uid in artifacts.named_in(grouping)) if grouping is not None else 0
 
 
 _PLACES = {"version": "registers", "entry": "sequences", "answering": "answers", "fact": "directory"}

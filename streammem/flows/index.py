@@ -13,6 +13,7 @@ from streammem.core import indexing, positions
 from streammem.core.directory import Directory
 from streammem.core.erasure import mark_of, marks_on
 from streammem.core.identifiers import Rules
+from streammem.flows.artifacts import mark_groups
 from streammem.flows.erasing import forbidding, kept, refused_messages
 from streammem.flows.structure import marks_of, versions_of
 from streammem.ports import Embedder, MessagePoint, StructureStore, VectorIndex, Vectors
@@ -58,8 +59,9 @@ async def index(
     named = await _rename(entries, versions, store, vectors, embedder)  # 3. what was worded with names of before
     await vectors.flush()  # 4. durable
     await store.mark_due(await marks_of(named, store))  # 5. summaries over those
+    await mark_groups((e.event.workspace for e in entries), store)  # 6. artifacts
     if entries:
-        await store.advance(APPLIED, positions.after(entries))  # 6. last: the offset
+        await store.advance(APPLIED, positions.after(entries))  # 7. last: the offset
 
 
 async def _forget(entries: Many[LogEntry], store: StructureStore, vectors: VectorIndex) -> set[str]:

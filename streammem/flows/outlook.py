@@ -14,10 +14,10 @@ from streammem.core import packing, prompts, spending
 from streammem.core.directory import Directory
 from streammem.core.numbers import Wording as Numbers
 from streammem.core.prompts import Part
+from streammem.flows.calling import Terms, paused_because
 from streammem.flows.sheet import Pen, Said, Sheet
-from streammem.flows.telling import Terms, paused_because
 from streammem.flows.wording import Directories, everything
-from streammem.ports import RENEWALS, WORDS, Ledger, StructureStore
+from streammem.ports import RENEWALS, REPLIES, WORDS, Ledger, StructureStore
 from streammem.records import Claim, Due, Limits, NodeId, Paid, Sequence, Spent, Taken, Wording
 
 _ABOVE_ALL = 99
@@ -180,7 +180,7 @@ def usual(spent: Iterable[Spent], terms: Terms) -> tuple[int, int]:
     """
     part = Part("", "channel", "", 1, 0, 0, (), ())
     prompt = prompts.prompt([part], terms.numbers.length)
-    asked = [(one.calls - one.failed, one.tokens_in) for one in spent]
+    asked = [(one.calls - one.failed, one.tokens_in) for one in spent if one.view != REPLIES]
     calls, tokens = sum(c for c, _ in asked), sum(t for _, t in asked)
     return spending.most(max(prompts.cost(prompt), tokens // max(1, calls)), prompt.room, terms.price)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Many
 import msgspec
 
 from streammem.core import forest, registers, routing, summaries, wording
+from streammem.core.artifacts import Reading
 from streammem.core.directory import Directory, fold
 from streammem.core.events import channel_of, native_id
 from streammem.core.events import uid as uid_of
@@ -21,7 +22,11 @@ from streammem.records import Leaf, NodeId, Query, Redaction, Sequence, Summary,
 
 
 class Desk(msgspec.Struct, frozen=True):
-    """What a query is answered with. `touched` hears of the nodes that it met."""
+    """What a query is answered with.
+
+    `touched` hears of the nodes that it met; `artifacts` is how identifiers are grouped, `common` how often commonplaces
+    are said (core.retrieval.substance).
+    """
 
     store: StructureStore
     index: VectorIndex
@@ -31,6 +36,8 @@ class Desk(msgspec.Struct, frozen=True):
     forest: Forest
     numbers: Retrieval
     touched: Callable[[Many[NodeId]], None] | None = None
+    artifacts: Reading = Reading()
+    common: Mapping[int, int] = {}
 
 
 async def resolve(query: Query, desk: Desk) -> Query:

@@ -9,12 +9,17 @@ import msgspec
 from streammem.core import forest, routing, summaries
 from streammem.core.directory import Directory
 from streammem.core.registers import winner
+from streammem.flows.artifacts import overview
 from streammem.ports import Span, StructureStore, VectorIndex
 from streammem.records import NodeId, Position, Sequence
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Counts by part. `structure` and `vectors` are the stores' own; `forests` are trees by view."""
+    """Counts by part. `structure` and `vectors` are the stores' own; `forests` are trees by view.
+
+    `artifacts` counts how identifiers and messages are grouped, `aliases` are a few of the names that were found and
+    `merged` a few of the pairs that are one.
+    """
 
     structure: dict[str, int]
     vectors: dict[str, int]
@@ -22,6 +27,9 @@ class Stats(msgspec.Struct, frozen=True):
     summaries: dict[str, int]
     applied: dict[str, Position]
     workspaces: tuple[str, ...]
+    artifacts: dict[str, int] = {}
+    aliases: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
 
 
 async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_markers: int) -> Stats:
@@ -38,6 +46,7 @@ async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_mar
             states.update(await _states(sequence, store, directory, k))
             if sequence.view == "artifact" and len(await _markers(sequence, store)) >= lifecycle_markers:
                 forests["artifact"] += 1
+    groups = [await overview(workspace, store) for workspace in workspaces]
     return Stats(
         structure=await store.counts(),
         vectors=await index.counts(),
@@ -45,6 +54,9 @@ async def stats(store: StructureStore, index: VectorIndex, k: int, lifecycle_mar
         summaries=dict(states),
         applied={name: await store.applied(name) for name in ("structure", "index")},
         workspaces=tuple(workspaces),
+        artifacts={name: sum(g.counts[name] for g in groups) for name in groups[0].counts} if groups else {},
+        aliases=tuple(line for g in groups for line in g.aliases),
+        merged=tuple(line for g in groups for line in g.merged),
     )
 
 

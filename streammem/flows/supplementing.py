@@ -17,11 +17,13 @@ from streammem.records import Found, NodeId, Summary
 
 
 async def supplemented(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> list[Candidate]:
-    """Open the best nodes of the selected trees; rank their leaves and the pool by score with context."""
+    """Open the best nodes of the selected trees; rank their leaves and the pool by score with all that speaks for it."""
     numbers, sight = desk.numbers, found.sight
+    if numbers.stages < 2:
+        return []
     opened = await _open_nodes(found, visible, vector, desk)
     cosines = await sight.weigh(opened)
-    total = {uid: numbers.dense_weight * max(value, 0.0) for uid, value in cosines.items()} | found.full
+    total = {uid: numbers.dense_weight * max(value, 0.0) for uid, value in cosines.items()} | found.whole
     return [
         Candidate(uid, _way(uid, opened.get(uid, ""), rank, total[uid], found))
         for rank, uid in enumerate(prior.ordered(total)[: 3 * numbers.limit], 1)
@@ -29,8 +31,11 @@ async def supplemented(found: Findings, visible: Visible, vector: Vectors, desk:
 
 
 def _way(uid: str, node: str, rank: int, score: float, found: Findings) -> Found:
-    """How S2 came to a message: by a node it opened, by a neighbour, or by where the votes fell."""
+    """How a message was come to: along structure (S3), by a node that was opened, a neighbour, or the votes (S2)."""
     pull = found.pulled.get(uid)
+    if uid in found.structure:
+        signal, path = found.structure[uid]
+        return Found(stage="S3", signal=signal, path=path, rank=rank, score=round(score, 4))
     signal, path = ("summary", node) if node else ("votes", f"thread {native_id(found.pool[uid].thread)}")
     if not node and pull is not None:
         signal, path = "context", f"{pull[1].along} of {found.sight[pull[1].anchor].id}"

@@ -13,6 +13,7 @@ import msgspec
 from streammem.core import bridges, checksums, forest, positions, routing
 from streammem.core.identifiers import Rules
 from streammem.core.registers import winner
+from streammem.flows.artifacts import Grouper, compare
 from streammem.flows.lineage import trace
 from streammem.flows.structure import grow
 from streammem.ports import LogReader, Span, StructureStore
@@ -42,6 +43,7 @@ class Checksums(msgspec.Struct, frozen=True):
 class Verified(msgspec.Struct, frozen=True):
     """The stores' checksums beside those of a rebuild, and what differs.
 
+    Of the `groupings` into artifacts that are up to date, those of the workspaces `regrouped` come out otherwise now.
     Of the `summaries` and `wordings` in use that were looked at, `stale_count` cover what is deleted, erased, edited or
     not visible any more; `stale` says so of the first of them.
     """
@@ -52,6 +54,8 @@ class Verified(msgspec.Struct, frozen=True):
     entries: int
     summaries: int = 0
     wordings: int = 0
+    groupings: int = 0
+    regrouped: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     stale_count: int = 0
 
@@ -61,7 +65,7 @@ class Verified(msgspec.Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        return not self.different and not self.stale_count
+        return not self.different and not self.stale_count and not self.regrouped
 
 
 async def replay(
@@ -98,8 +102,11 @@ async def verify(
     fan_out: int = 2,
     progress: Callable[[int], None] | None = None,
     traced: Callable[[int], None] | None = None,
+    grouper: Grouper | None = None,
 ) -> Verified:
     """Rebuild from the log into `fresh` and compare it with `store`; then look at what its summaries cover.
+
+    With a `grouper`, group each workspace again and compare that, too.
 
     `progress` hears of entries, `traced` of summaries.
     """
@@ -107,6 +114,7 @@ async def verify(
     await replay(log, fresh, rules, upto=upto, progress=progress)
     stored, rebuilt = await measure(store, k, fan_out), await measure(fresh, k, fan_out)
     found = await trace(store, k, traced)
+    groupings, regrouped = await compare(grouper) if grouper else (0, ())
     return Verified(
         stored.checksum,
         stored.parts,
@@ -114,6 +122,8 @@ async def verify(
         positions.between({}, upto),
         summaries=found.summaries,
         wordings=found.wordings,
+        groupings=groupings,
+        regrouped=regrouped,
         stale=found.named,
         stale_count=found.stale,
     )

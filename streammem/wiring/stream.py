@@ -23,7 +23,7 @@ from streammem.backends.redis_ledger import RedisLedger
 from streammem.core.identifiers import DEFAULT_RULES, Rules
 from streammem.core.topics import LOG, named
 from streammem.errors import MemoryFormatError, SettingsError
-from streammem.ports import Embedder, StructureStore, VectorIndex
+from streammem.ports import REPLIES, Embedder, StructureStore, VectorIndex
 from streammem.settings import KafkaSettings, Settings
 from streammem.wiring.embedded import fastembed, hold
 
@@ -122,7 +122,8 @@ class Streaming:
 
     async def worded(self) -> bool:
         """Whether a language model words summaries here, or did once: then what changes is marked for it."""
-        return self.settings.openai.model is not None or bool(await self.ledger.spent(EVER))
+        spent = () if self.settings.openai.model is not None else await self.ledger.spent(EVER)
+        return self.settings.openai.model is not None or any(one.view != REPLIES for one in spent)
 
     async def embedder(self) -> Embedder:
         """The embedding model, loaded on first use."""

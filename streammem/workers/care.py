@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from streammem.core import positions
-from streammem.errors import TransientError
+from streammem.errors import MemoryHeldError, SettingsError, TransientError
+from streammem.flows.artifacts import Grouper, group_due
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.structure import APPLIED as STRUCTURED
@@ -39,10 +40,20 @@ async def verified(parts: Streaming, seconds: float, progress: Progress | None =
             fan_out=settings.retrieval.fan_out,
             progress=told,
             traced=traced,
+            grouper=await _grouper(parts),
         )
         if found.sound or not left or await parts.log.end() == end:
             break
     return found
+
+
+async def _grouper(parts: Streaming) -> Grouper | None:
+    """What groups artifacts again, None where the vectors that takes cannot be opened from here."""
+    try:
+        index = await parts.index_at_hand()
+    except (MemoryHeldError, SettingsError, TransientError):
+        return None
+    return Grouper(parts.structure, index, parts.rules, parts.settings.grouping)
 
 
 async def _structured(parts: Streaming, end: Position, seconds: float) -> None:
@@ -84,5 +95,6 @@ async def rebuilt(parts: Streaming, progress: Progress | None = None) -> Summari
         worded=await parts.worded(),
     )
     done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
+    await group_due(Grouper(parts.structure, vectors, parts.rules, settings.grouping, lease=settings.worker.lease))
     await parts.switch_index()
     return done

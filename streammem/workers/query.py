@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -27,6 +27,7 @@ from streammem.backends.kafka_exchange import received
 from streammem.core.topics import ANSWERS, QUERIES, group_of, named
 from streammem.errors import QueryError, RejectedError, StreammemError
 from streammem.flows.asking import Counter, findable
+from streammem.flows.replying import Mute, Replier, unwritten
 from streammem.records import Answer, Query, Received, Refusal
 from streammem.wiring.stream import Streaming, connection
 from streammem.workers.duty import Pulse, persist
@@ -38,6 +39,11 @@ _query = msgspec.json.Decoder(Query).decode
 PATIENCE = 10.0
 ASKED_AT_ONCE = 0.1
 """Seconds that the consumer waits for questions before it looks at what was answered."""
+SENDING = 0.5
+"""Seconds of a question's time that are left for sending its answer when a reply is written."""
+NOBODY = Mute("no language model answers here")
+REPLY = 16 * 1024
+"""Bytes of an answer's record that are left for a reply."""
 HEAD = 2048
 """Bytes of an answer's record that are left for its key, its headers and a note."""
 ECHO = 1000
@@ -60,10 +66,16 @@ def refusal_of(question: str, reason: str) -> Answer:
 
 
 def fitting(answer: Answer, room: int) -> Answer:
-    """The answer in at most `room` bytes of JSON: if need be without headers and with the best of the evidence only."""
+    """The answer in at most `room` bytes of JSON: if need be without headers and with the best of the evidence only.
+
+    A reply goes first: it would cite what is not there.
+    """
     encode = msgspec.json.encode
     if len(encode(answer)) <= room:
         return answer
+    if answer.reply is not None:
+        alone = msgspec.structs.replace(answer, reply=None)
+        return fitting(unwritten(alone, "it does not fit into a Kafka record"), room)
     left = room - len(encode(msgspec.structs.replace(answer, evidence=(), headers=())))
     kept = 0
     for item in answer.evidence:
@@ -90,11 +102,22 @@ def committable(pending: Mapping[int, bool]) -> int | None:
     return reached
 
 
+def _once(act: Callable[[], None]) -> Callable[[], None]:
+    """Does it when called first, and nothing when called again."""
+    left = [act]
+
+    def acting() -> None:
+        if left:
+            left.pop()()
+
+    return acting
+
+
 class Clerk:
     """Answers questions of one process, several at a time."""
 
-    def __init__(self, parts: Streaming, counter: Counter, pulse: Pulse) -> None:
-        self._parts, self._counter, self.pulse = parts, counter, pulse
+    def __init__(self, parts: Streaming, counter: Counter, pulse: Pulse, replier: Replier | Mute = NOBODY) -> None:
+        self._parts, self._counter, self.pulse, self._replier = parts, counter, pulse, replier
         self._seconds = parts.settings.worker.timeout
         self._room = asyncio.Semaphore(parts.settings.worker.queries)
         self._pending: dict[TopicPartition, dict[int, bool]] = {}
@@ -177,14 +200,15 @@ class Clerk:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _work(self, record: Received, pending: dict[int, bool]) -> None:
+        leave = _once(self._room.release)
         try:
-            answer = await self.answer(record)
+            answer = await self.answer(record, leave)
             longest = self._parts.settings.worker.patience
             await persist(lambda: self._reply(record, answer), longest, self.pulse.wait)
             pending[record.offset] = True
             self.pulse.count(Done(1))
         finally:
-            self._room.release()
+            leave()
 
     async def _reply(self, record: Received, answer: Answer) -> None:
         """Send the answer, or that it is too large; where even that is (its key may be), bury the question."""
@@ -197,8 +221,8 @@ class Clerk:
         letter = dead_letter("query", record, Refusal(reason="no-answer-fits", detail=reason))
         return await self._parts.exchange.bury([letter])
 
-    async def answer(self, record: Received) -> Answer:
-        """The answer to one record of the queries topic, always."""
+    async def answer(self, record: Received, leave: Callable[[], None] = lambda: None) -> Answer:
+        """The answer to one record of the queries topic, always. `leave` is called before a model is waited for."""
         try:
             query = _query(record.value or b"")
             if not query.text.strip():
@@ -210,7 +234,22 @@ class Clerk:
             return refusal_of(
                 query.text, f"the question was {old:.0f} s old, by its time stamp, when it came: ask again"
             )
-        return await self._answered(query, self._seconds - old)
+        until = time.monotonic() + self._seconds - old
+        answer = await self._answered(query, self._seconds - old)
+        if not query.answer or answer.error is not None:
+            return answer
+        leave()
+        return await self._replied(
+            fitting(answer, self._fits - min(REPLY, self._fits // 4)), until - time.monotonic() - SENDING
+        )
+
+    async def _replied(self, answer: Answer, seconds: float) -> Answer:
+        """The answer with a reply, where one is written in time. Whatever goes wrong, the evidence goes back."""
+        try:
+            return await self._replier(answer, max(0.0, seconds))
+        except Exception as error:
+            log.exception("a reply failed")
+            return unwritten(answer, f"it failed: {type(error).__name__} (the worker's log says more)")
 
     async def _answered(self, query: Query, seconds: float) -> Answer:
         away = ""

@@ -19,11 +19,12 @@ from streammem.flows.summarize import Bench, summarize
 from streammem.ports import Embedder
 from streammem.records import Event
 from streammem.settings import ReceiveSettings, Settings
-from streammem.wiring.language import language_model
+from streammem.wiring.language import language_model, replier
 from streammem.wiring.stream import Streaming, exchange, open_streaming
 from streammem.workers import stages
 from streammem.workers.connect import Connecting
 from streammem.workers.duty import BEAT, SILENCE, Duty, Pulse, persist
+from streammem.workers.grouping import group_for_ever
 from streammem.workers.loop import IDLE, app_of, idle_app_of, serve
 from streammem.workers.query import Clerk
 from streammem.workers.stages import Done, LogStage, Stage
@@ -213,6 +214,7 @@ async def _summarize(pulse: Pulse, parts: Streaming) -> None:
 
     async with asyncio.TaskGroup() as group:
         group.create_task(serve(lambda: idle_app_of("summarize", work, settings), duty, settings))
+        group.create_task(group_for_ever(parts, pulse))
         if settings.openai.model is not None:
             group.create_task(word_for_ever(parts, pulse))
 
@@ -232,7 +234,11 @@ async def _query(pulse: Pulse, parts: Streaming) -> None:
         numbers=settings.retrieval,
         worded=settings.openai.model is not None,
     )
-    await Clerk(parts, counter, pulse).serve()
+    replying = replier(settings, parts.ledger, counter.directory)
+    try:
+        await Clerk(parts, counter, pulse, replying).serve()
+    finally:
+        await replying.close()
 
 
 _DUTIES: dict[str, Callable[[Pulse, Streaming], Coroutine[Any, Any, None] | Awaitable[None]]] = {

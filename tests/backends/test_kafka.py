@@ -259,8 +259,8 @@ async def test_a_broker_that_is_away_is_named_in_bounded_time():
     await log.stop()
 
 
-async def test_a_broker_that_goes_and_comes_back_loses_nothing(own_kafka):
-    async with made(own_kafka.bootstrap, "", partitions=2, patience=3) as log:
+async def test_a_broker_that_goes_and_comes_back_loses_nothing(own_kafka, kafka_prefix):
+    async with made(own_kafka.bootstrap, kafka_prefix, partitions=2, patience=3) as log:
         entries = [said(n, channel=f"C{n % 5}") for n in range(30)]
         await log.append(entries[:10])
         read = await log.read({}, 4)
@@ -281,8 +281,8 @@ async def test_a_broker_that_goes_and_comes_back_loses_nothing(own_kafka):
         assert set(await whole(log)) == {key for key, _ in entries}
 
 
-async def test_an_erasure_that_the_broker_did_not_take_may_be_repeated(own_kafka):
-    async with made(own_kafka.bootstrap, "", patience=3) as log:
+async def test_an_erasure_that_the_broker_did_not_take_may_be_repeated(own_kafka, kafka_prefix):
+    async with made(own_kafka.bootstrap, kafka_prefix, patience=3) as log:
         await log.append([said(1), said(2)])
         read = await log.read({}, 10)
         await asyncio.to_thread(own_kafka.kill)
@@ -294,8 +294,8 @@ async def test_an_erasure_that_the_broker_did_not_take_may_be_repeated(own_kafka
         assert len(await log.read({}, 10)) == 2
 
 
-async def test_an_append_and_a_read_survive_a_short_absence(own_kafka):
-    async with made(own_kafka.bootstrap, "", patience=60) as log:
+async def test_an_append_and_a_read_survive_a_short_absence(own_kafka, kafka_prefix):
+    async with made(own_kafka.bootstrap, kafka_prefix, patience=60) as log:
         await log.append([said(1)])
         assert await whole(log) == ["key-1"]
         await asyncio.to_thread(own_kafka.stop)
@@ -307,8 +307,8 @@ async def test_an_append_and_a_read_survive_a_short_absence(own_kafka):
         assert await whole(log) == ["key-1", "key-2"]
 
 
-async def test_an_append_that_was_broken_off_does_not_hold_up_the_end(own_kafka):
-    async with made(own_kafka.bootstrap, "", patience=60) as log:
+async def test_an_append_that_was_broken_off_does_not_hold_up_the_end(own_kafka, kafka_prefix):
+    async with made(own_kafka.bootstrap, kafka_prefix, patience=60) as log:
         await log.append([said(1)])
         await asyncio.to_thread(own_kafka.kill)
         with pytest.raises(TimeoutError):

@@ -120,7 +120,7 @@ RIGHT = {"vectors_config": {"dense": DENSE}, "sparse_vectors_config": {"lexical"
         ({"sparse_vectors_config": {"lexical": models.SparseVectorParams()}}, "no lexical vectors with IDF"),
         ({"metadata": None}, "something unknown"),
         ({"metadata": MADE | {"average_length": 60.0}}, "mean length 60.*mean length 40"),
-        ({"metadata": MADE | {"format": 1}}, "format 1.*format 2"),
+        ({"metadata": MADE | {"format": 1}}, "format 1.*format 3"),
         ({"metadata": MADE | {"model": "ti/ny"}}, r"ti/ny \(.*tiny \("),
     ],
 )

@@ -18,7 +18,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "STREAMMEM_BENCH"}
     if folder is not None:
-        environment["STREAMMEM_BENCH"] = str(folder)
+        environment["STREAMMEM_BENCH"] = environment["TMPDIR"] = str(folder)
     command = [sys.executable, "-m", module, *options]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
@@ -48,9 +48,9 @@ def test_it_measures_every_part(tmp_path: Path) -> None:
     assert figures["ask"]["questions"] == 1
 
 
-def test_it_measures_the_wording_of_nodes() -> None:
+def test_it_measures_the_wording_of_nodes(tmp_path: Path) -> None:
     tiny = ("--nodes", "40", "--messages", "70", "--questions", "3", "--in-flight", "8", "--delay", "0.001")
-    done = run("--json", *tiny, module="tests.benchmarks.words")
+    done = run("--json", *tiny, folder=tmp_path, module="tests.benchmarks.words")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
     alone, together = figures["rate"]["alone"], figures["rate"]["together"]

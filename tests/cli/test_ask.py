@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from streammem.cli.ask import answer_to_json, put_answer
+from streammem.records import Ambiguity, Answer, Bearer, Evidence
 from tests.cli.conftest import GENERAL, Cli, slack_files, write_zip
 
 
@@ -127,3 +129,66 @@ def test_what_is_not_known_is_named(cli: Cli, team: Path, option: str, value: st
 
 def test_an_empty_question_is_refused(cli: Cli, team: Path) -> None:
     assert "question" in cli("ask", "  ", "--memory", team).error.lower()
+
+
+def told(meant: tuple[str, ...], bearers: int = 2) -> Answer:
+    """An answer to a question about Wen, of whom there are several."""
+    wens = (
+        Bearer(id="U1", name="Wen Dimitrov", title="Lead"),
+        Bearer(id="U2", name="Wen Ito", title="Intern"),
+        Bearer(id="U3", name="Wen"),
+    )
+    several = Ambiguity(name="Wen", candidates=wens[:bearers], meant=meant)
+    said = Evidence(
+        uid="w/c/1",
+        id="1",
+        workspace="w",
+        channel="c",
+        channel_name="general",
+        user="U1",
+        user_name="Wen Dimitrov",
+        ts=0,
+        text="hello",
+        title="Lead\x1b[31m",
+    )
+    return Answer(
+        question="what did Wen say?",
+        asker=None,
+        as_of=None,
+        evidence=(said,),
+        headers=(),
+        tokens=3,
+        abstained=False,
+        timings_ms={},
+        ambiguous=(several,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("meant", "bearers", "line"),
+    [
+        (("U1", "U2"), 2, "Wen may be Wen Dimitrov (Lead) or Wen Ito (Intern): both were searched"),
+        (("U1", "U2", "U3"), 3, "Wen may be Wen Dimitrov (Lead), Wen Ito (Intern) or Wen: all 3 were searched"),
+        (("U1",), 2, "Wen was taken to be Wen Dimitrov (Lead), not Wen Ito (Intern)"),
+    ],
+)
+def test_of_a_name_that_several_bear_it_is_said_who_was_meant(
+    meant: tuple[str, ...], bearers: int, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_answer(told(meant=meant, bearers=bearers), explain=False)
+    assert line in capsys.readouterr().out.splitlines()
+
+
+def test_a_speaker_is_shown_with_the_title_and_nothing_in_it_reaches_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    put_answer(told(meant=("U1",)), explain=False)
+    out = capsys.readouterr().out
+    assert "Wen Dimitrov (Lead" in out
+    assert "\x1b" not in out
+
+
+def test_programs_read_who_bears_a_name_with_every_field() -> None:
+    (several,) = answer_to_json(told(meant=("U3",), bearers=3))["ambiguous"]
+    assert (several["name"], several["kind"], several["meant"]) == ("Wen", "user", ("U3",))
+    assert several["candidates"][2] == {"id": "U3", "name": "Wen", "title": ""}

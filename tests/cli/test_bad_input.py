@@ -100,7 +100,10 @@ def test_a_memory_whose_card_is_damaged(cli: Cli, team: Path) -> None:
     assert "memory.json" in cli("ask", "why?", "--memory", team).error
 
 
-def test_a_memory_that_another_process_holds(cli: Cli, export: Path, team: Path) -> None:
+def test_a_memory_that_another_process_holds(
+    cli: Cli, export: Path, team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMMEM_WAIT", "0.2")
     with (team / "lock").open("a+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for command in (["ask", "why?"], ["import", "slack-export", export], ["stats"], ["verify"], ["rebuild"]):

@@ -25,7 +25,7 @@ WRITES = {
     *("append", "erase"),
     *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache"),
     *("register", "enter", "link", "learn", "mark_due", "redact", "settle"),
-    *("keep", "drop", "word", "unword", "cache", "advance", "clear", "sweep"),
+    *("keep", "drop", "word", "unword", "cache", "advance", "clear", "sweep", "group", "ungroup"),
 }
 
 

@@ -30,10 +30,10 @@ from qdrant_edge import (
 )
 
 from streammem.backends import qdrant_edge
-from streammem.backends.lexical import words
+from streammem.backends.lexical import AVERAGE_LENGTH, words
 from streammem.backends.memory_vectors import MemoryIndex
 from streammem.backends.qdrant_edge import EdgeIndex
-from streammem.backends.qdrant_points import PIECE, node_payload, point_id
+from streammem.backends.qdrant_points import FORMAT, PIECE, Description, node_payload, point_id
 from streammem.errors import MemoryFormatError, MemoryHeldError
 from streammem.ports import MessageHit, MessagePoint, NodePoint, NodeSearch, VectorIndex, Vectors, Visible
 from streammem.records import FOREVER, Leaf, Naming, NodeId, Sequence, Summary, Version
@@ -293,9 +293,19 @@ async def test_a_limit_of_zero_finds_nothing(index: Any) -> None:
         ("ระบบล่มตอนเช้า", "ตอนเช้า"),
         ("ＡＰＩの設計", "API"),
         ("Straße nach Köln", "köln"),
+        ("昨天谁批准了预算？", "预算是谁批准的"),
+        ("来週の予算は承認されました", "予算の承認はいつ"),
+        ("งบประมาณได้รับอนุมัติเมื่อวานนี้", "ใครอนุมัติงบประมาณ"),
+        ("Бюджет утверждён ЁЛКИНЫМ вчера", "кто утвержден елкиным"),
+        ("Ο προϋπολογισμός ΕΓΚΡΙΘΗΚΕ", "εγκρίθηκε"),
+        ("تمّت المُوافَقة على الميزانيّة", "الموافقة"),
+        ("क्या बजट स्वीकृत है", "बजट"),
+        ("the naïve résumé of Zoë", "naive zoe"),
+        ("the naive resume of Zoe", "NAÏVE RÉSUMÉ"),
+        ("ﬁnal draft", "final"),
     ],
 )
-async def test_text_without_spaces_is_found_by_its_parts(index: Any, text: str, question: str) -> None:
+async def test_a_text_in_any_script_is_found_by_its_words_or_their_parts(index: Any, text: str, question: str) -> None:
     await index.upsert([said("a", text), said("b", "ข้าว nothing 何もない 没事 아무것도")])
     assert await lexical(index, question) == ["a"]
 
@@ -303,7 +313,12 @@ async def test_text_without_spaces_is_found_by_its_parts(index: Any, text: str, 
 def test_only_unspaced_scripts_become_pairs() -> None:
     assert words("deploy v2.1 now").split() == ["deploy", "v2.1", "now"]
     assert words("v2をデプロイ").split() == ["v2", "をデ", "デプ", "プロ", "ロイ"]
-    assert words("犬 café").split() == ["犬", "café"]
+    assert words("犬 café").split() == ["犬", "cafe"]
+
+
+def test_vowel_signs_that_tell_words_apart_stay() -> None:
+    assert words("किताब") != words("कताब")
+    assert words("バス") != words("ハス")
 
 
 # -------------------------------------------------------------------------------------------------- access
@@ -608,6 +623,15 @@ def test_a_damaged_directory_is_refused_with_the_mend(path: Path) -> None:
             EdgeIndex(path, "tiny", DIMENSIONS)
     qdrant_edge.discard(path)
     EdgeIndex(path, "tiny", DIMENSIONS).close()
+
+
+def test_an_index_of_other_words_is_refused_in_one_line_with_the_mend(path: Path) -> None:
+    EdgeIndex(path, "tiny", DIMENSIONS).close()
+    file = path / "tiny-8" / "index.json"
+    file.write_bytes(msgspec.json.encode(Description("tiny", DIMENSIONS, AVERAGE_LENGTH, FORMAT - 1)))
+    wanted = rf"format {FORMAT - 1}\).*format {FORMAT}\): this version .* otherwise: run `streammem rebuild`"
+    with pytest.raises(MemoryFormatError, match=wanted):
+        EdgeIndex(path, "tiny", DIMENSIONS)
 
 
 def test_a_payload_index_of_another_kind_is_refused_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

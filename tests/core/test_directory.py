@@ -53,3 +53,45 @@ def test_a_conversation_is_found_by_the_names_of_several_but_not_by_that_of_one(
     both = Directory([channel(), user("U1", "Eve"), user("U2", "Ada"), *joined("U1", "U2")])
     assert both.channel_names["ada, eve"] == {"D1"}
     assert "eve" not in Directory([channel(), user("U1", "Eve"), *joined("U1")]).channel_names
+
+
+# --------------------------------------------------------------------------------------------------- people
+
+
+def test_a_team_is_whom_one_reports_to_with_all_who_report_there_or_to_oneself() -> None:
+    people = [user("U0", "Boss"), user("U1", "Ada", manager="U0"), user("U2", "Eve", manager="U0")]
+    people += [
+        user("U3", "Bo", manager="U1"),
+        user("U4", "Cy", manager="U3"),
+        user("U5", "Gone", manager="U0", present=False),
+    ]
+    org = Directory(people)
+    assert org.team_of("U1") == {"U0", "U2", "U3"}
+    assert org.team_of("U0") == {"U1", "U2"}
+    assert org.team_of("U9") == frozenset()
+    assert [org.manager_of(one) for one in ("U1", "U0", "U9")] == ["U0", "", ""]
+
+
+def test_a_person_with_several_ids_is_one_in_its_team_and_has_one_zone() -> None:
+    people = [user("U1", "Ada", manager="M2"), user("U2", "Ada", same_as=("U1",), timezone="Asia/Tokyo")]
+    org = Directory([*people, user("M1", "Boss"), user("M2", "Boss", same_as=("M1",)), user("U3", "Eve", manager="M1")])
+    assert org.team_of("U2") == {"M1", "U3"} == org.team_of("U1")
+    assert org.user_zone("U1") == org.user_zone("U2") == "Asia/Tokyo"
+    assert org.user_zone("U3") == ""
+
+
+def test_titles_are_of_people_who_are_there_and_roles_of_several_words_count_too() -> None:
+    org = Directory(
+        [
+            user("U1", "Ada", title="QA  Lead", role="lead"),
+            user("U2", "Eve", title="QA Lead", present=False),
+            user("U3", "Bo", role="Head of Data"),
+            user("B1", "Bot", title="QA Lead", kind="bot"),
+        ]
+    )
+    assert org.titles == {"qa lead": {"U1"}, "head of data": {"U3"}}
+
+
+def test_first_names_are_of_people_with_several_names() -> None:
+    org = Directory([user("U1", "Ada Stone"), user("U2", "Ada"), user("B1", "Ada Bot", kind="bot")])
+    assert org.first_names == {"ada": {"U1"}}

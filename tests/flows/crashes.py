@@ -7,7 +7,7 @@ from typing import Any
 from streammem.backends.memory import MemoryStructure
 
 EFFECTS = (
-    *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache"),
+    *("forbid", "withdraw", "unlink", "strike", "unlearn", "uncache", "ungroup"),
     *("register", "enter", "link", "learn", "redact", "mark_due", "advance"),
 )
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -13,51 +12,17 @@ import pytest
 
 from streammem.core import scoring
 from streammem.core.events import micros
+from streammem.core.numbers import Retrieval
+from streammem.core.runs import FULL, Run
 from streammem.core.scoring import OURS
 from streammem.errors import QueryError, SourceError
-from streammem.flows import evaluate as flow
-from streammem.flows.evaluate import Dataset, corpus_of, dataset_of, evaluate, load_questions
+from streammem.flows import measuring
+from streammem.flows.evaluate import Dataset, corpus_of, dataset_of, load_questions
+from streammem.flows.measuring import Examiner, evaluate
 from streammem.ports import Vectors
-from streammem.records import (
-    Answer,
-    ChannelEvent,
-    ChannelRef,
-    Event,
-    Evidence,
-    MembershipEvent,
-    MessageEvent,
-    Query,
-    Sender,
-    UserEvent,
-)
+from streammem.records import Answer, ChannelRef, MessageEvent, Query, UserEvent
 from tests.embedding import HashingEmbedder
-
-START = datetime(2024, 3, 1, tzinfo=UTC)
-
-
-def said(number: int, text: str, channel: str = "open", user: str = "u1", **more: object) -> MessageEvent:
-    return MessageEvent(
-        workspace=str(more.get("workspace", "w")),
-        channel=ChannelRef(id=channel),
-        id=f"m{number}",
-        version=str(more.get("version", "0")),
-        ts=START + timedelta(hours=number),
-        sender=Sender(id=user),
-        text=text,
-    )
-
-
-EVENTS: list[Event] = [
-    UserEvent(workspace="w", id="u1", name="Ann Lee", title="Baker"),
-    UserEvent(workspace="w", id="u2", name="Bob"),
-    ChannelEvent(workspace="w", id="open", name="general", type="public"),
-    ChannelEvent(workspace="w", id="closed", name="vault", type="private"),
-    MembershipEvent(workspace="w", channel="closed", user="u1"),
-    said(1, "the launch moves to June"),
-    said(2, "the launch budget is secret: 40k", channel="closed"),
-    said(3, "lunch is at noon", user="u2"),
-    said(4, "the launch moves to July"),
-]
+from tests.flows.datasets import EVENTS, START, Asked, put, said
 
 SCORING = {
     "answer": "KEY-answer",
@@ -73,54 +38,6 @@ SCORING = {
     "channel_hint": "KEY-hint",
     "age_hours": 4321.25,
 }
-
-
-def put(folder: Path, *rows: dict[str, object], packed: bool = False) -> Path:
-    lines = b"".join(msgspec.json.encode({"id": f"q{i}", "ws": "w", **row}) + b"\n" for i, row in enumerate(rows))
-    if packed:
-        (folder / "questions.jsonl.gz").write_bytes(gzip.compress(lines))
-    else:
-        (folder / "questions.jsonl").write_bytes(lines)
-    return folder
-
-
-def answering(query: Query, ids: Iterable[str]) -> Answer:
-    evidence = tuple(
-        Evidence(
-            uid=f"w/open/{name}",
-            id=name,
-            workspace="w",
-            channel="open",
-            channel_name="general",
-            user="u1",
-            user_name="Ann",
-            ts=0,
-            text="",
-        )
-        for name in ids
-    )
-    return Answer(
-        question=query.text,
-        asker=query.asker,
-        as_of=query.as_of,
-        evidence=evidence,
-        headers=(),
-        tokens=0,
-        abstained=not evidence,
-        timings_ms={},
-    )
-
-
-class Asked:
-    """An `ask` that always finds the same messages and remembers what it was asked."""
-
-    def __init__(self, *ids: str) -> None:
-        self.ids = ids
-        self.queries: list[Query] = []
-
-    async def __call__(self, query: Query) -> Answer:
-        self.queries.append(query)
-        return answering(query, self.ids)
 
 
 class Index:
@@ -139,11 +56,9 @@ def dataset() -> Dataset:
     return dataset_of(EVENTS)
 
 
-async def measured(folder: Path, dataset: Dataset, ask: flow.Ask, limit: int = 2) -> scoring.Report:
-    corpus = await corpus_of(dataset, None, HashingEmbedder())
-    return await evaluate(
-        load_questions(folder, dataset), ask, corpus, HashingEmbedder().encode, limit=limit, budget=3000
-    )
+async def measured(folder: Path, dataset: Dataset, ask: measuring.Ask, limit: int = 2) -> scoring.Report:
+    examiner = Examiner(load_questions(folder, dataset), ask, await corpus_of(dataset, None, HashingEmbedder()))
+    return await evaluate(examiner, Run(FULL, Retrieval(), limit, 3000), HashingEmbedder().encode)
 
 
 # ------------------------------------------------------------------------------------------ what is asked
@@ -289,7 +204,7 @@ async def test_memory_and_baselines_are_held_to_the_same_filters(tmp_path, datas
     )
     questions = load_questions(tmp_path, dataset)
     corpus = await corpus_of(dataset, None, HashingEmbedder())
-    outcomes = flow.baseline_outcomes([q.asked for q in questions], corpus, HashingEmbedder().encode, 20)
+    outcomes = measuring.baseline_outcomes([q.asked for q in questions], corpus, HashingEmbedder().encode, 20)
     assert [set(o.found) for o in outcomes["dense"]] == [
         {"m1", "m2", "m3", "m4"},
         {"m1", "m3", "m4"},
@@ -336,15 +251,14 @@ async def test_a_report_compares_the_memory_with_all_baselines(tmp_path, dataset
 
 async def test_without_a_corpus_there_are_no_baselines(tmp_path, dataset) -> None:
     put(tmp_path, {"question": "launch", "evidence": ["m4"]})
-    report = await evaluate(
-        load_questions(tmp_path, dataset), Asked("m4"), None, HashingEmbedder().encode, limit=2, budget=3000
-    )
+    examiner = Examiner(load_questions(tmp_path, dataset), Asked("m4"))
+    report = await evaluate(examiner, Run(FULL, Retrieval(), 2, 3000), HashingEmbedder().encode)
     assert [s.name for s in report.systems] == [OURS]
     assert report.differences == ()
 
 
 async def test_a_question_that_the_memory_refuses_counts_as_one_with_no_results(tmp_path, dataset) -> None:
-    async def refusing(_: Query) -> Answer:
+    async def refusing(query: Query, numbers: Retrieval) -> Answer:
         raise QueryError("no such user")
 
     put(tmp_path, {"question": "launch", "evidence": ["m4"]})
@@ -373,11 +287,7 @@ async def test_progress_is_told_for_both_stages(tmp_path, dataset) -> None:
     put(tmp_path, {"question": "a"}, {"question": "b"})
     told: list[tuple[str, int]] = []
     corpus = await corpus_of(dataset, None, HashingEmbedder())
-    await evaluate(
-        load_questions(tmp_path, dataset),
-        Asked(),
-        corpus,
-        HashingEmbedder().encode,
-        progress=lambda stage, n: told.append((stage, n)),
-    )
-    assert told == [("ask", 1)] * 2 + [("baselines", 1)] * 2
+    questions = load_questions(tmp_path, dataset)
+    examiner = Examiner(questions, Asked(), corpus, progress=lambda stage, n: told.append((stage, n)))
+    await evaluate(examiner, Run(FULL, Retrieval(), 20, 3000), HashingEmbedder().encode)
+    assert told == [("ask full", 1)] * 2 + [("baselines", 1)] * 2

@@ -23,10 +23,11 @@ from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.numbers import Summarizing
 from streammem.core.numbers import Wording as Numbers
 from streammem.flows import forgetting, lineage, wording
+from streammem.flows.calling import Terms
 from streammem.flows.lineage import Lineage, trace
 from streammem.flows.sheet import Pen
 from streammem.flows.sight import shown_summaries, visible_to
-from streammem.flows.telling import Teller, Terms
+from streammem.flows.telling import Teller
 from streammem.flows.verify import verify
 from streammem.records import Event, Limits, NodeId, Paid, Prompt, Query, Redaction, Reply, Summary, UserEvent, Wording
 from tests.flows.worlds import World

@@ -386,7 +386,7 @@ async def test_the_breaker_keeps_calls_back_and_lets_one_try() -> None:
         await world.tell(STORY)
         teller = world.teller(trouble=heard.append, clock=lambda: now[0])
         working = asyncio.ensure_future(wording.word(msgspec.structs.replace(world.pen(), tell=teller)))
-        while not teller._breaker.open:
+        while not teller._calls.breaker.open:
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.2)
         failed = server.calls

@@ -19,8 +19,9 @@ from streammem.core.numbers import Summarizing
 from streammem.core.numbers import Wording as Numbers
 from streammem.flows import wording
 from streammem.flows.asking import Counter
+from streammem.flows.calling import Terms
 from streammem.flows.sheet import Pen, Worded
-from streammem.flows.telling import Teller, Terms
+from streammem.flows.telling import Teller
 from streammem.ports import LanguageModel, StructureStore
 from streammem.records import Answer, Limits, NodeId, Paid, Prompt, Query, Reply, Summary, Wording
 from tests.flows.worlds import World, shape

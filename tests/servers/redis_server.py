@@ -47,7 +47,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start, and return when it answers."""
-        keeper = [sys.executable, str(KEEPER), str(os.getpid()), str(self._pid_file)]
+        keeper = [sys.executable, "-S", str(KEEPER), str(os.getpid()), str(self._pid_file)]
         with (self._folder / "redis.log").open("ab") as log:
             self._keeper = subprocess.Popen([*keeper, *self._command], stdout=log, stderr=log)
         self._await(lambda client: client.ping())

@@ -9,7 +9,7 @@ import msgspec
 
 from streammem.core.events import moment
 from streammem.core.numbers import Retrieval
-from streammem.records import Found, Header, Version
+from streammem.records import Evidence, Found, Header, Version
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -27,28 +27,10 @@ class Chosen(msgspec.Struct, frozen=True):
     too_long: tuple[str, ...]
 
 
-STAGES = ("S1", "S2", "S3")
-
-
-def quotas(sizes: Many[int], limit: int, numbers: Retrieval) -> tuple[int, int, int]:
-    """Places for S1, S2, S3 when they propose `sizes` new messages each.
-
-    14 + 6 of 20 by default, 2 of the 6 kept for S3, in proportion for another limit; unused places flow back to
-    the stage before, and from S1 forward when nothing else can use them (design §9).
-    """
-    whole = numbers.anchors + numbers.expansion
-    expansion = round(limit * numbers.expansion / whole) if whole else 0
-    third = min(sizes[2], round(expansion * numbers.completion / numbers.expansion) if numbers.expansion else 0)
-    second = min(sizes[1], expansion - third)
-    first = min(sizes[0], limit - second - third)
-    second = min(sizes[1], limit - first - third)
-    return first, second, min(sizes[2], limit - first - second)
-
-
 def choose(
     stages: Many[Many[Candidate]], cost: Callable[[str, int], int | None], limit: int, budget: int, numbers: Retrieval
 ) -> Chosen:
-    """Merge the stages' proposals in the order S1, S2, S3 without repeats, under quotas and `budget` tokens.
+    """Merge anchors (S1), what context and structure rank (S2, S3) and ends of bridges, under quotas and a budget.
 
     `cost` tells the tokens that a message takes when it is rendered, None when it takes more than the room given.
     A message that does not fit is passed over, not cut.
@@ -57,11 +39,9 @@ def choose(
     for stage in stages:
         for candidate in stage:
             ways.setdefault(candidate.uid, []).append(candidate.found)
-    places = _places(stages, limit, numbers)
-    order = _order(stages, places)
     kept: dict[str, tuple[Found, ...]] = {}
     spent, too_long = 0, []
-    for uid in order:
+    for uid in in_order(stages, limit, numbers):
         if len(kept) >= limit:
             break
         taken = cost(uid, budget - spent)
@@ -73,23 +53,18 @@ def choose(
     return Chosen(kept, spent, tuple(too_long))
 
 
-def _places(stages: Many[Many[Candidate]], limit: int, numbers: Retrieval) -> tuple[int, int, int]:
-    """Count what each stage adds that the stages before do not already place."""
-    first = {c.uid for c in stages[0][: round(limit * numbers.anchors / max(1, numbers.anchors + numbers.expansion))]}
-    second = {c.uid for c in stages[1]} - first
-    third = {c.uid for c in stages[2]} - first - second
-    return quotas((len({c.uid for c in stages[0]}), len(second), len(third)), limit, numbers)
+def in_order(stages: Many[Many[Candidate]], limit: int, numbers: Retrieval) -> list[str]:
+    """The uids as places are given out: S1's quota, what S2 and S3 rank, then the ends of bridges before what is left.
 
-
-def _order(stages: Many[Many[Candidate]], places: tuple[int, int, int]) -> list[str]:
-    """Each stage's quota in turn, then what is left over, in the same order."""
-    taken: dict[str, None] = {}
-    rest: list[str] = []
-    for stage, quota in zip(stages, places, strict=True):
-        new = [uid for uid in dict.fromkeys(c.uid for c in stage) if uid not in taken]
-        taken.update(dict.fromkeys(new[:quota]))
-        rest += new[quota:]
-    return list(dict.fromkeys([*taken, *rest]))
+    Of `limit` places S1 has its share (8 of 20); a stage that proposes less leaves its places to the others.
+    """
+    anchors, ranked, ends = ([c.uid for c in stage] for stage in stages)
+    whole = numbers.anchors + numbers.expansion
+    taken = dict.fromkeys(anchors[: round(limit * numbers.anchors / whole) if whole else limit])
+    more = [uid for uid in dict.fromkeys(ranked) if uid not in taken]
+    new = [uid for uid in ends if uid not in taken and uid not in more[: max(0, limit - len(taken) - len(ends))]]
+    taken |= dict.fromkeys(more[: max(0, limit - len(taken) - len(new))])
+    return list(dict.fromkeys([*taken, *new, *more, *anchors]))
 
 
 def headers(candidates: Iterable[tuple[Header, int]], room: int, spent: int, numbers: Retrieval) -> list[Header]:
@@ -106,11 +81,12 @@ def headers(candidates: Iterable[tuple[Header, int]], room: int, spent: int, num
     return kept
 
 
-def line(version: Version, room: str, user: str) -> str:
-    """A message as it is rendered for an answer model: channel, speaker, time, lifecycle markers, verbatim text."""
+def line(version: Version | Evidence, room: str, user: str, title: str = "") -> str:
+    """A message as it is rendered for an answer model: channel, time, speaker and title, markers, verbatim text."""
     markers = f" [{', '.join(version.markers)}]" if version.markers else ""
     beside = f" [with: {' · '.join(version.attached.splitlines())}]" if version.attached else ""
-    return f"{room} {moment(version.ts):%Y-%m-%d %H:%M} {user}{markers}: {version.text}{beside}"
+    speaker = f"{user} ({title})" if title else user
+    return f"{room} {moment(version.ts):%Y-%m-%d %H:%M} {speaker}{markers}: {version.text}{beside}"
 
 
 def named(text: str, names: Mapping[str, str]) -> str:

@@ -1,55 +1,99 @@
-"""S3, structural completion: bounded joins over placements and hops over bridges (§3.2.3)."""
+"""S3, structural completion: artifacts, joins over placements, hops over bridges (§3.2.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Sequence as Many
 
 import msgspec
 
+from streammem.core.directory import fold
 from streammem.core.numbers import Retrieval
 from streammem.core.query_spec import QuerySpec
 from streammem.records import Bridge, Version
 
+_WORD = re.compile(r"\w+")
+_MARK = re.compile(r"<[@#!][^>]*>|@[\w.-]+")
+_TELLING = 5
+"""Words besides names that a joining message says when it says something."""
+_SAYING = 0.3
+"""How much that counts beside its cosine to the question."""
+_RARE = 8.0
+"""The BM25 score of a text with itself above which its words are rare enough to lead somewhere."""
+
+
+# -------------------------------------------------------------------------------------------------------- joins
+
+
+def groups(spec: QuerySpec) -> list[frozenset[str]]:
+    """Whom the question names, place by place, each with all whom it may mean; the same people count once."""
+    found = [frozenset(n.ids) for n in spec.named if n.kind == "user"]
+    return [g for i, g in enumerate(found) if not any(g & other for other in found[:i])]
+
+
+def wants_join(spec: QuerySpec) -> bool:
+    """A join is tried only for a question that names at least two people (§3.2.3: two resolvable entities)."""
+    return len(groups(spec)) > 1
+
+
+def holds(spec: QuerySpec, version: Version, named: Iterable[str]) -> bool:
+    """Whether a message stands in the trees of two whom the question names: said by, mentioning, or naming them."""
+    there = {version.user, *version.mentions, *named}
+    return sum(bool(group & there) for group in groups(spec)) > 1
+
+
+def content(text: str, beside: Collection[str]) -> list[str]:
+    """The words of a text that are no names and do not stand in the question (both in `beside`, folded)."""
+    words = (fold(word) for word in _WORD.findall(_MARK.sub(" ", text)))
+    return [word for word in dict.fromkeys(words) if word not in beside and not word.isdigit()]
+
+
+class Join(msgspec.Struct, gc=False, frozen=True):
+    """A joining message, the words in it that lead further, and how much it is trusted, at most 1."""
+
+    uid: str
+    words: tuple[str, ...]
+    trust: float
+
+
+def joins(candidates: Iterable[tuple[str, float, Many[str]]], numbers: Retrieval) -> list[Join]:
+    """The most telling joining messages of (uid, cosine, content), best first.
+
+    Few messages join two people, most of them greetings: one that says something counts more.
+    """
+    scored = [
+        (cosine + _SAYING * min(1.0, len(words) / _TELLING), uid, tuple(words)) for uid, cosine, words in candidates
+    ]
+    best = sorted(scored, key=lambda c: (-round(c[0], 6), c[1]))[: numbers.joins]
+    return [Join(uid, words, math.exp((score - best[0][0]) / numbers.join_width)) for score, uid, words in best]
+
+
+def led_to(found: Iterable[tuple[Join, Mapping[str, float]]], numbers: Retrieval) -> dict[str, tuple[float, str]]:
+    """What the joins give each message, and which one did: its share of the join's own words (BM25 scores by uid)."""
+    gains: dict[str, tuple[float, str]] = {}
+    for join, scores in found:
+        whole = scores.get(join.uid, 0.0)
+        reach = join.trust * min(1.0, whole / _RARE) if whole > 0 else 0.0
+        given = {uid: reach * min(1.0, score / whole) for uid, score in scores.items() if reach}
+        given[join.uid] = numbers.join_itself * join.trust
+        for uid, value in given.items():
+            if value > gains.get(uid, (0.0, ""))[0]:
+                gains[uid] = (numbers.join * value, join.uid)
+    return gains
+
+
+# ------------------------------------------------------------------------------------------------------ bridges
+
 
 class Hop(msgspec.Struct, frozen=True):
-    """A message reached over a bridge or a join, with its relevance and the way there."""
+    """A message reached over a bridge, with its relevance and the way there."""
 
     uid: str
     score: float
     signal: str
     path: str
-
-
-def wants_join(spec: QuerySpec) -> bool:
-    """A join is tried only for a question that names at least two resolvable entities (§3.2.3)."""
-    return spec.entities >= 2
-
-
-def holds(spec: QuerySpec, version: Version) -> set[str]:
-    """Which of the question's entities a message is placed under: author, mentions, channel or identifiers."""
-    own = {version.user, version.channel, *version.mentions, *version.identifiers}
-    return own & {*spec.users, *spec.channels, *spec.identifiers}
-
-
-def in_order(spec: QuerySpec, first: Version, candidate: Version) -> bool:
-    """Whether a candidate stands on the side of `first` that the temporal cue asks for."""
-    if spec.cue == "before":
-        return candidate.ts <= first.ts
-    return candidate.ts >= first.ts if spec.cue in ("after", "latest") else True
-
-
-def join(
-    spec: QuerySpec, first: Version, candidates: Iterable[tuple[Version, float]], numbers: Retrieval
-) -> Hop | None:
-    """The best candidate for the entities that `first` lacks: above the floor, on the right side in time."""
-    missing = {*spec.users, *spec.channels, *spec.identifiers} - holds(spec, first)
-    fit = [
-        Hop(v.uid, score, "placement join", f"with {first.id}")
-        for v, score in candidates
-        if v.uid != first.uid and holds(spec, v) & missing and in_order(spec, first, v) and score >= numbers.join_floor
-    ]
-    return min(fit, key=lambda hop: (-hop.score, hop.uid), default=None)
 
 
 def hop(bridges: Many[Bridge], score: Callable[[str], float | None], outside: Callable[[str], bool]) -> Bridge | None:

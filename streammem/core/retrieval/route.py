@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from collections.abc import Sequence as Many
 
 import msgspec
 
@@ -72,74 +71,48 @@ def _fused(trees: Mapping[Tree, dict[str, int]], weights: Mapping[str, float], n
     return sorted(found, key=lambda r: (-r.score, r.tree))[: numbers.trees_per_view]
 
 
-def anchors(
-    seeds: Many[Seed], hosts: Mapping[str, Iterable[Tree]], named: Iterable[Tree], places: int, quota: int
-) -> list[Seed]:
-    """The anchors in order, so that each tree the question names has up to `quota` of the `places` (best first).
-
-    Without names the order is the seeds'. A quota lifts what the fused ranking already found; it adds nothing.
-    """
-    kept = list(seeds[:places])
-    for tree in named:
-        have = sum(tree in hosts.get(seed.uid, ()) for seed in kept)
-        rest = [s for s in seeds[places:] if tree in hosts.get(s.uid, ()) and s not in kept]
-        for seed in rest[: max(0, quota - have)]:
-            loose = next((s for s in reversed(kept) if not _held(s, hosts, named)), None)
-            if loose is None:
-                break
-            kept[kept.index(loose)] = seed
-    chosen = {s.uid for s in kept}
-    return [s for s in seeds if s.uid in chosen] + [s for s in seeds if s.uid not in chosen]
-
-
-def _held(seed: Seed, hosts: Mapping[str, Iterable[Tree]], named: Iterable[Tree]) -> bool:
-    return any(tree in hosts.get(seed.uid, ()) for tree in named)
-
-
 # ------------------------------------------------------------------------------------------- shares of the votes
 
 
 class Shares(msgspec.Struct, frozen=True):
-    """How the voters' scores fall on channels, threads and identifiers: each share between 0 and 1."""
+    """How the voters' scores fall on channels and threads: each share between 0 and 1."""
 
     channels: dict[str, float]
     threads: dict[str, float]
-    identifiers: dict[str, float]
 
 
-class Voter(msgspec.Struct, gc=False, frozen=True):
-    """A message by what it votes for."""
-
-    channel: str
-    thread: str
-    identifiers: frozenset[str]
-
-
-def shares(voters: Iterable[tuple[Voter, float]], sizes: Mapping[str, int], named: Iterable[str]) -> Shares:
-    """Leaf2tree as shares instead of ranks: the best anchors vote, with their score, for where they stand.
-
-    A vote for identifiers is split among those of the message, and one with many messages (`sizes`) says less.
-    An identifier that the question names has the whole vote. Shares keep what ranks lose: how far the first is ahead.
-    """
+def shares(voters: Iterable[tuple[str, str, float]]) -> Shares:
+    """The shares of the votes, each a channel, a thread and a score. Shares keep what ranks lose: how far one is ahead."""
     voters = list(voters)
-    total = sum(score for _, score in voters) or 1.0
+    total = sum(score for _, _, score in voters) or 1.0
     channels: defaultdict[str, float] = defaultdict(float)
     threads: defaultdict[str, float] = defaultdict(float)
-    identifiers: defaultdict[str, float] = defaultdict(float)
-    for voter, score in voters:
-        channels[voter.channel] += score / total
-        threads[voter.thread] += score / total
-        for identifier in voter.identifiers:
-            identifiers[identifier] += score / total / math.sqrt(len(voter.identifiers))
-    weighed = {i: v / math.log2(2 + max(1.0, sizes.get(i, 1) / 8)) for i, v in identifiers.items()}
-    return Shares(dict(channels), dict(threads), weighed | dict.fromkeys(named, 1.0))
+    for channel, thread, score in voters:
+        channels[channel] += score / total
+        threads[thread] += score / total
+    return Shares(dict(channels), dict(threads))
 
 
-def boost(voter: Voter, won: Shares, numbers: Retrieval) -> float:
-    """What a message gets for standing where the votes fell."""
-    artifact = max((won.identifiers.get(i, 0.0) for i in voter.identifiers), default=0.0)
-    return (
-        numbers.vote_channel * won.channels.get(voter.channel, 0.0)
-        + numbers.vote_thread * won.threads.get(voter.thread, 0.0)
-        + numbers.vote_artifact * artifact
-    )
+def about(anchors: Iterable[tuple[Iterable[str], float]], named: Iterable[str], numbers: Retrieval) -> dict[str, float]:
+    """How likely each artifact is what the question is about, at most 1: best first, no more than are completed.
+
+    `anchors` are the artifacts of each and its score, best first. An artifact counts by its best anchor and by how far
+    that is behind the first one's; what the question names is ahead of them all.
+    """
+    best: dict[str, float] = {}
+    top = 0.0
+    for artifacts, score in anchors:
+        top = max(top, score)
+        for artifact in artifacts:
+            best.setdefault(artifact, score)
+    ahead = max(best.values(), default=1.0) + numbers.about_named
+    best |= dict.fromkeys(named, ahead)
+    first = max(best.values(), default=0.0)
+    scale = first / max(top, first, 1e-9)
+    ranked = sorted(best, key=lambda a: (-round(best[a], 6), a))[: numbers.artifacts]
+    found = {a: scale * math.exp((best[a] - first) / numbers.about_width) for a in ranked}
+    return {a: value for a, value in found.items() if value >= _TOO_LITTLE}
+
+
+_TOO_LITTLE = 0.05
+"""An artifact that is less likely than that is not completed: it would change no order."""

@@ -1,0 +1,187 @@
+"""The pool: what stands around the best anchors and belongs to their artifacts, and what each of it scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Many
+
+from streammem.core import routing
+from streammem.core.artifacts import Joined, stands
+from streammem.core.retrieval import context, prior, route
+from streammem.core.retrieval.route import Shares
+from streammem.core.retrieval.substance import substance
+from streammem.flows.joining import joined
+from streammem.flows.placements import around
+from streammem.flows.seeding import Findings, admit, end, plain
+from streammem.flows.sight import Desk
+from streammem.ports import Visible
+
+
+async def gathered(found: Findings, best: Many[str], visible: Visible, desk: Desk) -> None:
+    """Add to the pool what stands around the anchors (S2) and what structure brings in (S3), then score everything."""
+    numbers = desk.numbers
+    neighbours = await _around(found, best, desk)
+    await found.sight.see(neighbours)
+    await admit(neighbours, found, desk)
+    found.plain = plain(found, desk, visible.moment)
+    weights = _Substance(found, desk)
+    found.flat = _with_votes(found, found.plain, None, desk)
+    if numbers.stages < 2:
+        found.full = found.whole = found.flat
+        return
+    lifted = _lifted(found, found.plain, weights, desk)
+    found.full = _with_votes(found, lifted, weights, desk)
+    if numbers.stages < 3:
+        found.whole = found.full
+        return
+    await _complete(found, visible, weights, desk)
+
+
+async def _complete(found: Findings, visible: Visible, weights: _Substance, desk: Desk) -> None:
+    """S3: bring in the artifacts that the question is about, and what joins the people that it names."""
+    numbers = desk.numbers
+    members = await _artifacts(found, visible, desk) if "artifact" in numbers.views else {}
+    gains = await joined(found, visible, desk) if "actor" in numbers.views else {}
+    await found.sight.see([*members, *gains])
+    await admit([*members, *gains], found, desk)
+    found.plain = plain(found, desk, visible.moment)
+    with_gains = {uid: score + gains.get(uid, _NOTHING)[0] for uid, score in found.plain.items()}
+    lifted = _lifted(found, with_gains, weights, desk)
+    scored = _with_votes(found, lifted, weights, desk)
+    for uid, (_, join) in gains.items():
+        found.structure[uid] = ("placement join", f"with {found.sight[join].id}" if join != uid else "of two people")
+    for uid, (likely, way) in members.items():
+        if uid in scored:
+            scored[uid] += numbers.about * likely * weights[uid]
+            found.structure.setdefault(uid, ("artifact", way))
+    found.whole = scored
+
+
+_NOTHING = (0.0, "")
+
+
+class _Substance(dict[str, float]):
+    """The substance of each message of the pool, worked out when it is first asked for."""
+
+    def __init__(self, found: Findings, desk: Desk) -> None:
+        super().__init__()
+        self._found, self._desk = found, desk
+
+    def __missing__(self, uid: str) -> float:
+        value = self[uid] = substance(self._found.sight[uid].text, self._desk.common, self._desk.numbers)
+        return value
+
+
+# ------------------------------------------------------------------------------------------------------- context
+
+
+async def _around(found: Findings, best: Many[str], desk: Desk) -> list[str]:
+    """The neighbours of the anchors in their channels and threads, more of a thread where a voter stands."""
+    numbers, sight = desk.numbers, found.sight
+    if numbers.stages < 2 or "channel" not in numbers.views:
+        return []
+    places = [s for uid in best for s in found.stands.get(uid, ()) if s.sequence.view == "channel"]
+    windows = await desk.store.leaves([around(s, numbers.window) for s in places])
+    roots = {uid: found.pool[uid].thread for uid in best}
+    threads = dict(zip(roots.values(), await sight.answers(list(roots.values())), strict=True))
+    uids = [leaf.uid for leaves in windows for leaf in leaves] + list(roots.values())
+    for place, (uid, root) in enumerate(roots.items()):
+        width = numbers.pool_cap // 2 if place < numbers.voters else 4 * numbers.window
+        uids += [leaf.uid for leaf in context.part(threads[root], routing.leaf_of(sight[uid]), width)]
+    return list(dict.fromkeys(uids))
+
+
+def _lifted(found: Findings, scores: Mapping[str, float], weights: _Substance, desk: Desk) -> dict[str, float]:
+    """Each score with the strongest pull on it: of its own utterance instead, of its context in addition."""
+    numbers = desk.numbers
+    if "channel" not in numbers.views:
+        return dict(scores)
+    one = context.strongest(context.utterances(found.pool, numbers), context.confident(scores, numbers))
+    spoken = {uid: max(score, one[uid][0]) if uid in one else score for uid, score in scores.items()}
+    pulled = context.strongest(context.pulls(found.pool, numbers), context.confident(spoken, numbers))
+    found.pulled = pulled | {uid: pull for uid, pull in one.items() if pull[0] > scores[uid]}
+    return {uid: s + weights[uid] * pulled[uid][0] if uid in pulled else s for uid, s in spoken.items()}
+
+
+def _with_votes(
+    found: Findings, scores: Mapping[str, float], weights: _Substance | None, desk: Desk
+) -> dict[str, float]:
+    """Each score with what the best give to their channels and threads."""
+    numbers = desk.numbers
+    top = prior.ordered(scores)[: numbers.voters]
+    won = route.shares((found.pool[uid].version.channel, found.pool[uid].thread, scores[uid]) for uid in top)
+    return {
+        uid: s + _vote(found, uid, won, weights[uid] if weights is not None else 1.0, desk) for uid, s in scores.items()
+    }
+
+
+def _vote(found: Findings, uid: str, won: Shares, weight: float, desk: Desk) -> float:
+    member, numbers = found.pool[uid], desk.numbers
+    channel = numbers.vote_channel * won.channels.get(member.version.channel, 0.0)
+    return channel + weight * numbers.vote_thread * won.threads.get(member.thread, 0.0)
+
+
+# ----------------------------------------------------------------------------------------------------- artifacts
+
+
+async def _artifacts(found: Findings, visible: Visible, desk: Desk) -> dict[str, tuple[float, str]]:
+    """The members of the artifacts that the question is most likely about, with how likely that is and which one."""
+    likely = route.about(await _speaking(found, visible, desk), await _named(found, desk), desk.numbers)
+    members: dict[str, tuple[float, str]] = {}
+    for artifact, uids in zip(likely, await _members(list(likely), found, visible, desk), strict=True):
+        for uid in uids:
+            if likely[artifact] > members.get(uid, _NOTHING)[0]:
+                members[uid] = (likely[artifact], artifact)
+    return members
+
+
+async def _named(found: Findings, desk: Desk) -> list[str]:
+    """The artifacts that the question names, as the asker sees them."""
+    await _look(found.spec.identifiers, found, desk)
+    return list(dict.fromkeys(desk.artifacts.artifact_of(i, found.sight.get) for i in found.spec.identifiers))
+
+
+async def _speaking(found: Findings, visible: Visible, desk: Desk) -> list[tuple[list[str], float]]:
+    """The artifacts of the best anchors, each with the anchor's score, best first."""
+    sight, reading = found.sight, desk.artifacts
+    top = [uid for uid in prior.ordered(found.plain) if uid in found.pool][: desk.numbers.about_anchors]
+    roots = {uid: found.pool[uid].thread for uid in top}
+    await sight.see(roots.values())
+    joins = await _standing([join for uid in top for join in reading.joins_of(uid)], found)
+    own: dict[str, set[str]] = {uid: set(sight[uid].identifiers) for uid in top}
+    for uid, root in roots.items():
+        own[uid].update(version.identifiers if (version := sight.get(root)) is not None else ())
+    for join in joins:
+        own[join.uid].add(join.identifier)
+    await _look({i for some in own.values() for i in some}, found, desk)
+    return [(sorted({reading.artifact_of(i, sight.get) for i in own[uid]}), found.plain[uid]) for uid in top]
+
+
+async def _look(identifiers: Iterable[str], found: Findings, desk: Desk) -> None:
+    """Look at what the ties of these identifiers' artifacts rest on."""
+    ties = {tie for i in identifiers for tie in desk.artifacts.ties_around(i)}
+    await found.sight.see(sorted({uid for tie in ties for uid, _ in tie.sources}))
+
+
+async def _standing(facts: Many[Joined], found: Findings) -> list[Joined]:
+    """Those joined messages of which all is seen that their joining rests on."""
+    await found.sight.see(dict.fromkeys(uid for fact in facts for uid, _ in fact.sources))
+    return [fact for fact in facts if stands(fact, found.sight.get)]
+
+
+async def _members(artifacts: Many[str], found: Findings, visible: Visible, desk: Desk) -> list[list[str]]:
+    """The messages of each artifact that the asker sees: of its sequences the newest, those joined, the utterances."""
+    sight, reading, numbers = found.sight, desk.artifacts, desk.numbers
+    names = [reading.identifiers_of(a, sight.get) for a in artifacts]
+    sequences = [routing.artifact_sequence(visible.workspace, i) for some in names for i in some]
+    ends = await desk.store.ranks([(s, end(visible)) for s in sequences])
+    near = iter(await sight.near(list(zip(sequences, ends, strict=True)), numbers.pool_cap, 0))
+    placed = [[v.uid for _ in some for v in next(near)] for some in names]
+    joins = await _standing([join for some in names for i in some for join in reading.joined(i)], found)
+    by_identifier: dict[str, list[str]] = {}
+    for join in joins:
+        by_identifier.setdefault(join.identifier, []).append(join.uid)
+    return [
+        list(dict.fromkeys([*uids, *(uid for i in some for uid in by_identifier.get(i, []) if sight.get(uid))]))
+        for some, uids in zip(names, placed, strict=True)
+    ]
