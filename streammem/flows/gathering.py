@@ -8,6 +8,7 @@ from collections.abc import Sequence as Many
 from streammem.core import routing
 from streammem.core.artifacts import Joined, stands
 from streammem.core.retrieval import context, prior, route
+from streammem.core.retrieval.context import Pull
 from streammem.core.retrieval.route import Shares
 from streammem.core.retrieval.substance import substance
 from streammem.flows.joining import joined
@@ -100,7 +101,15 @@ def _lifted(found: Findings, scores: Mapping[str, float], weights: _Substance, d
     spoken = {uid: max(score, one[uid][0]) if uid in one else score for uid, score in scores.items()}
     pulled = context.strongest(context.pulls(found.pool, numbers), context.confident(spoken, numbers))
     found.pulled = pulled | {uid: pull for uid, pull in one.items() if pull[0] > scores[uid]}
-    return {uid: s + weights[uid] * pulled[uid][0] if uid in pulled else s for uid, s in spoken.items()}
+    return {uid: s + _gain(uid, pulled, weights) for uid, s in spoken.items()}
+
+
+def _gain(uid: str, pulled: Mapping[str, tuple[float, Pull]], weights: _Substance) -> float:
+    """What its context gives a message. The answer to a question may be short: "yes, on Friday" says it all."""
+    if uid not in pulled:
+        return 0.0
+    value, pull = pulled[uid]
+    return value if pull.along == "question" else weights[uid] * value
 
 
 def _with_votes(
@@ -126,7 +135,7 @@ def _vote(found: Findings, uid: str, won: Shares, weight: float, desk: Desk) -> 
 
 async def _artifacts(found: Findings, visible: Visible, desk: Desk) -> dict[str, tuple[float, str]]:
     """The members of the artifacts that the question is most likely about, with how likely that is and which one."""
-    likely = route.about(await _speaking(found, visible, desk), await _named(found, desk), desk.numbers)
+    likely = route.about(await _speaking(found, desk), await _named(found, desk), desk.numbers)
     members: dict[str, tuple[float, str]] = {}
     for artifact, uids in zip(likely, await _members(list(likely), found, visible, desk), strict=True):
         for uid in uids:
@@ -141,7 +150,7 @@ async def _named(found: Findings, desk: Desk) -> list[str]:
     return list(dict.fromkeys(desk.artifacts.artifact_of(i, found.sight.get) for i in found.spec.identifiers))
 
 
-async def _speaking(found: Findings, visible: Visible, desk: Desk) -> list[tuple[list[str], float]]:
+async def _speaking(found: Findings, desk: Desk) -> list[tuple[list[str], float]]:
     """The artifacts of the best anchors, each with the anchor's score, best first."""
     sight, reading = found.sight, desk.artifacts
     top = [uid for uid in prior.ordered(found.plain) if uid in found.pool][: desk.numbers.about_anchors]

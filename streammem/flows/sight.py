@@ -24,8 +24,8 @@ from streammem.records import Leaf, NodeId, Query, Redaction, Sequence, Summary,
 class Desk(msgspec.Struct, frozen=True):
     """What a query is answered with.
 
-    `touched` hears of the nodes that it met; `artifacts` is how identifiers are grouped, `common` how often commonplaces
-    are said (core.retrieval.substance).
+    `touched` hears of the nodes that it met; `artifacts` is how identifiers are grouped, `common` how often
+    commonplaces are said (core.retrieval.substance).
     """
 
     store: StructureStore

@@ -17,7 +17,7 @@ from streammem.records import Found, NodeId, Summary
 
 
 async def supplemented(found: Findings, visible: Visible, vector: Vectors, desk: Desk) -> list[Candidate]:
-    """Open the best nodes of the selected trees; rank their leaves and the pool by score with all that speaks for it."""
+    """Open the best nodes of the selected trees; rank their leaves and the pool by all that speaks for them."""
     numbers, sight = desk.numbers, found.sight
     if numbers.stages < 2:
         return []

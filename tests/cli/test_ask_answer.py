@@ -68,16 +68,16 @@ def test_a_reply_stands_above_the_messages_that_it_cites_by_number_and_says_who_
 def test_programs_get_the_reply_beside_the_evidence(cli: Cli, team: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(moving) as server:
         use(monkeypatch, server.url)
-        found = asking(cli, team, "--json").json
-        reply = found["reply"]
+        told = asking(cli, team, "--json").json
+        reply = told["reply"]
         assert reply.keys() == {"text", "sentences", "supported", "refused", "model", "tokens", "note"}
         assert (reply["supported"], reply["refused"], reply["model"]) == (False, False, "scripted")
         first, second = reply["sentences"]
-        cited = {item["uid"]: item["text"] for item in found["evidence"]}
+        cited = {item["uid"]: item["text"] for item in told["evidence"]}
         assert [cited[uid] for uid in first["cites"]] == [JONAS]
         assert "9 may" in second["fault"]
         assert reply["tokens"] > 0
-        assert found["timings_ms"]["reply"] > 0
+        assert told["timings_ms"]["reply"] > 0
         assert cli("ask", ASKED, "--memory", team, "--json").json["reply"] is None
 
 

@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Many
+from itertools import pairwise
 
 import msgspec
 
@@ -56,14 +57,14 @@ class Pull(msgspec.Struct, gc=False, frozen=True):
 
 
 def utterances(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
-    """Messages that are one utterance pull each other: the next of the same author, soon and close by in the channel."""
+    """Messages that are one utterance pull each other: the next of the same author, soon and close by."""
     channels: defaultdict[tuple[str, str], list[Member]] = defaultdict(list)
     for member in pool.values():
         channels[member.version.channel, member.version.user].append(member)
     found = []
     for members in channels.values():
         row = sorted(members, key=lambda m: (m.rank, m.version.uid))
-        for a, b in zip(row, row[1:], strict=False):
+        for a, b in pairwise(row):
             soon = b.version.ts - a.version.ts <= numbers.utterance_seconds * 1e6
             if soon and b.rank - a.rank <= numbers.window:
                 found += _both(a, b, numbers.pull_utterance, "utterance")
@@ -116,8 +117,10 @@ def _answer_pulls(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
     for uid, member in pool.items():
         target = pool.get(member.version.reply_to)
         if target is not None:
-            down = numbers.pull_question if asks(target.version) else numbers.pull_reply
-            found.append(Pull(uid, target.version.uid, down, "reply"))
+            if asks(target.version):
+                found.append(Pull(uid, target.version.uid, numbers.pull_question, "question"))
+            else:
+                found.append(Pull(uid, target.version.uid, numbers.pull_reply, "reply"))
             found.append(Pull(target.version.uid, uid, numbers.pull_answered, "answer"))
     return found
 

@@ -82,7 +82,7 @@ class Shares(msgspec.Struct, frozen=True):
 
 
 def shares(voters: Iterable[tuple[str, str, float]]) -> Shares:
-    """The shares of the votes, each a channel, a thread and a score. Shares keep what ranks lose: how far one is ahead."""
+    """The shares of votes, each a channel, a thread and a score. Shares keep what ranks lose: how far one is ahead."""
     voters = list(voters)
     total = sum(score for _, _, score in voters) or 1.0
     channels: defaultdict[str, float] = defaultdict(float)

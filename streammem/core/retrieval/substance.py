@@ -19,7 +19,7 @@ _SPLIT = re.compile(r"[\W\d_]+")
 
 
 def gist(text: str) -> int:
-    """A name for what is left of a text without names, numbers and punctuation: alike for "thanks @mira!" and "Thanks"."""
+    """A name for a text without names, numbers and punctuation: the same for "thanks @mira!" and "Thanks"."""
     left = " ".join(filter(None, _SPLIT.split(_MARK.sub(" ", text).lower())))
     return int.from_bytes(blake2b(left.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big")
 
