@@ -38,7 +38,7 @@ def test_redis_and_qdrant_are_on_an_inner_network_only() -> None:
 
 @pytest.mark.parametrize("role", files.READERS)
 def test_workers_reach_nothing_but_the_servers_and_the_language_model_where_summaries_are_written(role: str) -> None:
-    language_model = ["outside"] if role == "summarize" else []
+    language_model = ["outside"] if role in ("summarize", "query") else []
     assert files.services()[role]["networks"] == ["stores", *language_model]
     assert "ports" not in files.services()[role]
 

@@ -94,6 +94,6 @@ def test_only_the_roles_that_work_with_vectors_reach_qdrant() -> None:
 def test_only_what_writes_summaries_reaches_a_language_model_and_only_where_somebody_lets_it() -> None:
     (policy,) = [thing for path in files.OPTIONAL for thing in yaml.safe_load_all(path.read_text())]
     (_, component) = policy["spec"]["podSelector"]["matchExpressions"]
-    assert component["values"] == ["summarize"]
+    assert component["values"] == ["summarize", "query"]
     assert policy["spec"]["policyTypes"] == ["Egress"]
     assert all("ipBlock" not in str(thing) for thing in files.objects() if thing["kind"] == "NetworkPolicy")
