@@ -143,7 +143,7 @@ class Storm:
     def _count_the_dead(self) -> None:
         """Workers that were killed are forgotten; one that ended in another way is a fault."""
         for worker in [w for w in self.stream.workers if not w.running]:
-            assert worker.returncode == -9, self.stream.told()
+            assert worker.process.returncode == -9, self.stream.told()
             self.stream.workers.remove(worker)
             self.kills += 1
 
@@ -164,7 +164,7 @@ class Storm:
         return ("--die", f"{effects[self._turn % len(effects)]}:{self.chance.randint(1, 4)}")
 
     def _replace_the_doomed(self) -> None:
-        for worker in [w for w in self.stream.workers if "--die" in w.options]:
+        for worker in [w for w in self.stream.workers if "--die" in w.process.args]:  # type: ignore[operator]
             worker.kill()
             self.stream.workers.remove(worker)
             self.kills += 1

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Self
-from unittest import mock
 
 import msgspec
 
@@ -30,13 +30,9 @@ from streammem.ports import StructureStore
 from streammem.records import Awaited, Event, NodeId, Version
 from streammem.settings import Settings
 from streammem.wiring.stream import Streaming, open_streaming
-from tests.e2e import worker as working
 from tests.embedding import HashingEmbedder
 
-FORKS = multiprocessing.get_context("forkserver")
-"""One process imports what workers import; they are forks of it, so that one start serves hundreds."""
-FORKS.set_forkserver_preload(["tests.e2e.worker"])
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+ROOT = Path(__file__).parents[2]
 
 
 class NotSettledError(AssertionError):
@@ -44,23 +40,23 @@ class NotSettledError(AssertionError):
 
 
 class Worker:
-    """A worker process and what it logs. `returncode` is None as long as nobody has seen that it ended."""
+    """A worker process and what it logs."""
 
     def __init__(self, roles: tuple[str, ...], folder: Path, environment: dict[str, str], *options: str) -> None:
-        self.roles, self.options = roles, options
+        self.roles = roles
         self.log = folder / f"{'-'.join(roles)}-{time.monotonic_ns()}.log"
-        self.log.touch()
-        self.returncode: int | None = None
-        with mock.patch.dict(os.environ, ONE_THREAD):
-            forkserver.ensure_running()
-        arguments = ([*options, *roles], environment, self.log)
-        self.process = FORKS.Process(target=working.begin, args=arguments, daemon=True)
-        self.process.start()
+        with self.log.open("wb") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.e2e.worker", *options, *roles],
+                cwd=ROOT,
+                env=environment,
+                stdout=file,
+                stderr=file,
+            )
 
     @property
     def running(self) -> bool:
-        self.returncode = self.process.exitcode
-        return self.returncode is None
+        return self.process.poll() is None
 
     @property
     def started(self) -> bool:
@@ -69,20 +65,17 @@ class Worker:
 
     def kill(self) -> None:
         self.process.kill()
-        self._ended()
+        self.process.wait()
 
     def terminate(self, seconds: float = 10.0) -> int:
-        self.process.terminate()
-        status = self._ended(seconds)
-        if status is None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"{self.roles} did not end within {seconds} s:\n{self.log.read_text()[-2000:]}")
-        return status
-
-    def _ended(self, seconds: float | None = None) -> int | None:
-        self.process.join(seconds)
-        self.returncode = self.process.exitcode
-        return self.returncode
+            raise AssertionError(
+                f"{self.roles} did not end within {seconds} s:\n{self.log.read_text()[-2000:]}"
+            ) from None
 
 
 class Stream:
@@ -104,7 +97,7 @@ class Stream:
     def environment(self) -> dict[str, str]:
         """The settings as a process is given them."""
         told = dict(os.environ)
-        told.update(ONE_THREAD)
+        told["OPENBLAS_NUM_THREADS"] = "1"
         for group in ("kafka", "redis", "vectors", "worker"):
             part = getattr(self.settings, group)
             for name in part.model_fields_set:
@@ -143,8 +136,8 @@ class Stream:
     def stop(self) -> list[int]:
         """End all workers cleanly; their exit codes."""
         for worker in self.workers:
-            worker.process.terminate()
-        return [worker.terminate() for worker in self.workers if worker.returncode is None]
+            worker.process.send_signal(signal.SIGTERM)
+        return [worker.terminate() for worker in self.workers if worker.process.returncode is None]
 
     def end(self) -> None:
         """End all workers anyhow."""
@@ -154,7 +147,7 @@ class Stream:
 
     def told(self) -> str:
         """The end of every worker's log, for a test that failed."""
-        return "\n".join(f"== {w.log.name} {w.returncode}\n{w.log.read_text()[-1500:]}" for w in self.workers)
+        return "\n".join(f"== {w.log.name} {w.process.returncode}\n{w.log.read_text()[-1500:]}" for w in self.workers)
 
     async def __aenter__(self) -> Self:
         async with self.open() as parts:

@@ -17,7 +17,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from streammem import settings as configuration
@@ -130,17 +129,6 @@ class Nothing:
 
 
 FAULTS = {fault.__name__: fault for fault in (acknowledge_first, last_write_wins, mark_only_what_is_new)}
-
-
-def begin(arguments: list[str], environment: dict[str, str], log: Path) -> None:
-    """As a process of its own would, in a fork: with this environment, and with a log for what it says."""
-    os.environ.clear()
-    os.environ.update(environment)
-    said = os.open(log, os.O_WRONLY | os.O_APPEND)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
-    sys.argv = [__file__, *arguments]
-    main()
 
 
 def main() -> None:
