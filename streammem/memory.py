@@ -57,6 +57,9 @@ GRACE = 5.0
 _SHARE = 9
 """Rest after grouping, in the time that it took."""
 
+_PATIENCE = 0.5
+"""Seconds that an append waits for its message to be grouped: what takes longer goes on without it."""
+
 Progress = Callable[[str, int], None]
 """Told, by stage (`log`, `index`, `summaries`, `replay`), how many more are done."""
 
@@ -98,12 +101,16 @@ class Memory(Questions):
         self._replier: Replier | Mute | None = None
         self._behind = True
         self._rested = 0.0
+        self._grouping: asyncio.Task[None] | None = None
 
     async def _close(self) -> None:
+        if self._grouping is not None:
+            self._grouping.cancel()
+            await asyncio.gather(self._grouping, return_exceptions=True)  # it is due again when the memory is opened
         if self._counter is not None:
             await self._counter.close()
         if self._replier is not None:
-            await self._replier.close()
+            await self._replier.close(GRACE)
 
     # ------------------------------------------------------------------------------------------------ writing
 
@@ -118,7 +125,8 @@ class Memory(Questions):
                 done.position,
                 total.forgotten + done.forgotten,
             )
-        await self.settle()
+        await self._settle()
+        await self._group_meanwhile()
         return total
 
     async def load(self, events: Iterable[Event], progress: Progress | None = None) -> AsyncIterator[Ingested]:
@@ -138,7 +146,12 @@ class Memory(Questions):
         return positions.between(await self._parts.structure.applied(INDEXED), end)
 
     async def settle(self, progress: Progress | None = None) -> Summarized:
-        """Catch up with the log: structure, vectors, then every due summary."""
+        """Catch up with the log: structure, vectors, then every due summary and grouping."""
+        done = await self._settle(progress)
+        await self._group()
+        return done
+
+    async def _settle(self, progress: Progress | None = None) -> Summarized:
         async with self._writing:
             await self._structure(progress)
             await self._index(progress)
@@ -151,20 +164,34 @@ class Memory(Questions):
                 worded=self._parts.worded,
             )
             done = await summarize(bench, progress=(lambda n: progress("summaries", n)) if progress else None)
-            await self._group()
+            if self._behind:
+                await grouping.begin(self._parts.structure)
             self._behind = False
             return done
 
     async def _group(self) -> None:
-        """Group what is due into artifacts, in at most one part of ten of the time: messages come one by one, too."""
+        """Group into artifacts what is due, and wait for it: others may go on."""
         began = time.monotonic()
-        if began < self._rested:
-            return
-        parts = self._parts
-        if self._behind:
-            await grouping.begin(parts.structure)
         await grouping.group_due(self._grouper())
         self._rested = time.monotonic() + _SHARE * (time.monotonic() - began)
+
+    async def _group_meanwhile(self) -> None:
+        """The same while messages come one by one: it takes at most one part of ten of the time, and nobody waits long.
+
+        What goes wrong is raised by whoever appends next.
+        """
+        if self._grouping is not None and self._grouping.done():
+            self._grouping.result()
+            self._grouping = None
+        rest = max(0.0, self._rested - time.monotonic())
+        if self._grouping is None:
+            self._grouping = asyncio.create_task(self._group_after(rest))
+        if not rest:
+            await asyncio.wait([self._grouping], timeout=_PATIENCE)
+
+    async def _group_after(self, rest: float) -> None:
+        await asyncio.sleep(rest)
+        await self._group()
 
     def _grouper(self) -> Grouper:
         parts = self._parts
@@ -310,7 +337,6 @@ class Memory(Questions):
         async with self._writing:
             log = self._parts.log
             done = await forgetting.forget(wanted, log, log, self._parts.structure, told)
-        self._rested = 0.0
         await self.settle(progress)
         async with self._writing:
             await self._parts.structure.sweep()
@@ -361,7 +387,6 @@ class Memory(Questions):
             await self._parts.structure.clear()
             await self._parts.index.clear()
             self._parts.renew()
-        self._rested = 0.0
         return await self.settle(progress)
 
 

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from streammem.core.artifacts import Artifacts
 from streammem.records import (
     Answering,
+    Artifacts,
     Beat,
     Claim,
     DirectoryEvent,

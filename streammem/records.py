@@ -579,6 +579,67 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
 
 
+# -------------------------------------------------------------------------------------------------- artifacts
+
+
+class Tie(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """Two identifiers of one artifact (or kept apart), and why.
+
+    `said`: a message says so; `named`: they bear one name; `alike`: their centroids are close and they are mentioned
+    together; `judged`: a language model said so; `close`: only that (never one by itself). `cosine` is that of their
+    centroids, 0 where there is none. `sources` are the messages that it rests on: uid and hash of what was read.
+    """
+
+    one: str
+    other: str
+    why: Literal["said", "named", "alike", "judged", "close"]
+    cosine: float
+    sources: tuple[tuple[str, str], ...]
+
+
+class Joined(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """A message without an identifier that belongs to one, and why. `sources` begin with the message itself.
+
+    `named`: it says a name of it; `continued`: its author goes on from a message that belongs; `answer`: it answers
+    one that does.
+    """
+
+    uid: str
+    ts: int
+    identifier: str
+    why: Literal["named", "continued", "answer"]
+    sources: tuple[tuple[str, str], ...]
+
+
+class Alias(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """A name of an identifier: the places [start, stop) in the text of the version that says it."""
+
+    identifier: str
+    start: int
+    stop: int
+    source: tuple[str, str]
+
+
+class Artifacts(msgspec.Struct, gc=False, frozen=True, array_like=True):
+    """How the identifiers and messages of a workspace are grouped. Everything is sorted.
+
+    `channels` are those that it was made from: while one of them is not public it holds for nobody. `apart` are
+    borderline pairs that nobody has judged. `markers` are the lifecycle markers of each artifact of several identifiers
+    or with joined messages, by its first identifier. `commonplaces` are what is said again and again, by gist, and how
+    often (core.retrieval.substance). `digest` names what it was made from.
+    """
+
+    workspace: str
+    channels: tuple[str, ...] = ()
+    ties: tuple[Tie, ...] = ()
+    joined: tuple[Joined, ...] = ()
+    aliases: tuple[Alias, ...] = ()
+    apart: tuple[Tie, ...] = ()
+    markers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    commonplaces: tuple[tuple[int, int], ...] = ()
+    digest: str = ""
+
+
 # ----------------------------------------------------------------------------------------------- the query
 
 

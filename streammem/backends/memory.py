@@ -13,12 +13,12 @@ import msgspec
 from sortedcontainers import SortedDict, SortedList
 
 from streammem.backends.erasing import message_of, paid, quoting, searched, without_user, written
-from streammem.core.artifacts import Artifacts
 from streammem.core.events import content_hash, encode
 from streammem.core.registers import fact_key, fact_order, order
 from streammem.ports import QUEUES, SUMMARIES, Appended, Fact, LogReader, LogWriter, Span, Stand, StructureStore
 from streammem.records import (
     Answering,
+    Artifacts,
     DirectoryEvent,
     Due,
     Entry,

@@ -36,12 +36,12 @@ from streammem.backends.erasing import message_of, paid, quoting, searched, with
 from streammem.backends.redis_connection import MOST, PIECE, Command, Connection, Script, binary, pieces
 from streammem.backends.redis_keys import Home, Place, checked, home, place, quoted, sequence_of, uid_start
 from streammem.core import events
-from streammem.core.artifacts import Artifacts
 from streammem.core.registers import fact_key, fact_order
 from streammem.errors import MemoryFormatError
 from streammem.ports import QUEUES, SUMMARIES, Fact, Span, Stand, StructureStore
 from streammem.records import (
     Answering,
+    Artifacts,
     DirectoryEvent,
     Due,
     Entry,

@@ -24,7 +24,6 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from streammem.backends.memory import Key, MemoryStructure, Run, Shelf, Value, home
-from streammem.core.artifacts import Artifacts
 from streammem.core.events import decode, encode
 from streammem.core.registers import fact_key
 from streammem.errors import (
@@ -35,7 +34,7 @@ from streammem.errors import (
     TransientError,
 )
 from streammem.ports import SUMMARIES, Appended, Fact, LogReader, LogWriter
-from streammem.records import Due, Event, Leaf, LogEntry, NodeId, Paid, Position, Sequence, Summary, Wording
+from streammem.records import Artifacts, Due, Event, Leaf, LogEntry, NodeId, Paid, Position, Sequence, Summary, Wording
 
 FORMAT = 1
 """The layout of both files (PRAGMA user_version). A break makes it 2."""

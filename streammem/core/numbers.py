@@ -149,6 +149,7 @@ class Grouping:
     margin: Share = 0.05  # by which it has to be ahead of the next artifact's
     strangers: Share = 0.2  # of a name's uses that may stand beside other identifiers
     fresh: Annotated[float, Ge(0)] = 30.0  # days since an identifier was said in which its name may mean it
+    commonplace: Annotated[int, Ge(2)] = 5  # messages that say the same, before it is a commonplace
     following: Annotated[float, Ge(0)] = 300.0  # seconds in which the same speaker goes on; 20 minutes: 2 to 8 % worse
     every: Annotated[float, Ge(0)] = 30.0  # least seconds between two groupings of a workspace in a stream
 

@@ -127,13 +127,18 @@ def _plain(words: list[re.Match[str]]) -> list[re.Match[str]]:
     if words and words[0][0].lower() in _ARTICLES:
         words = words[1:]
     for place, word in enumerate(words):
-        if place and word[0].lower() in _PREPOSITIONS:
+        if place and word[0].lower() in _PREPOSITIONS and not _glued(word):
             words = words[:place]
             break
-    while words and words[-1][0].lower() in ("one", "ones", "up"):  # "the rollout one", "write-up"
+    while words and words[-1][0].lower() in ("one", "ones"):  # "the rollout one"
         words = words[:-1]
-    plain = all(w[0].lower() not in STOP_WORDS and not w[0].isdigit() for w in words)
+    plain = all((w[0].lower() not in STOP_WORDS and not w[0].isdigit()) or _glued(w) for w in words)
     return words if plain and len(words) <= LONGEST else []
+
+
+def _glued(word: re.Match[str]) -> bool:
+    """Whether a hyphen joins it to the word before: "write-up"."""
+    return word.string[max(0, word.start() - 1) : word.start()] == "-"
 
 
 # ------------------------------------------------------------------------------------------------- words that match

@@ -18,7 +18,7 @@ from streammem.flows.bearers import settled
 from streammem.flows.completing import completed
 from streammem.flows.gathering import gathered
 from streammem.flows.seeding import Findings, anchored, routed, seeded
-from streammem.flows.sight import Desk, Sight, resolve, visible_to
+from streammem.flows.sight import Desk, Sight, desk_for, resolve, visible_to
 from streammem.flows.supplementing import supplemented
 from streammem.ports import Embedder
 from streammem.records import EXTRACTIVE, Answer, Evidence, Found, Header, Query, Summary, Version
@@ -50,6 +50,7 @@ async def answer(query: Query, desk: Desk, now: Callable[[], float] = time.time)
     watch = Watch()
     query = await resolve(query, desk)
     visible = visible_to(query, desk.directory)
+    desk = desk_for(visible, desk)
     asker = desk.directory.person(query.asker) if query.asker else None
     asked = int(now() * 1e6) if query.as_of is None else query.as_of
     spec = parse(query.text, asker, desk.directory, desk.rules, asked)

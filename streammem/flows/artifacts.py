@@ -15,14 +15,15 @@ from collections.abc import Sequence as Many
 import msgspec
 
 from streammem.core import artifacts
-from streammem.core.artifacts import Artifacts, Joined, Pair, Reading, Tie
+from streammem.core.artifacts import Reading
 from streammem.core.directory import Directory
 from streammem.core.identifiers import Rules
 from streammem.core.indexing import searchable
 from streammem.core.numbers import Grouping
 from streammem.core.registers import winner
+from streammem.core.ties import Pair
 from streammem.ports import GROUPS, Span, StructureStore, VectorIndex, Vectors
-from streammem.records import Due, Leaf, Sequence, Version
+from streammem.records import Alias, Artifacts, Due, Joined, Leaf, Sequence, Tie, Version
 
 _PIECE = 512
 _START = Leaf(0, "")
@@ -157,7 +158,7 @@ class Groupings:
         return reading if all(map(directory.is_public, reading.artifacts.channels)) else NOTHING
 
 
-def alias(name: artifacts.Alias, seen: Callable[[str], Version | None]) -> str:
+def alias(name: Alias, seen: Callable[[str], Version | None]) -> str:
     """The words of an alias, as they stand in the message that says it; empty where that is not seen as it was."""
     uid, digest = name.source
     version = seen(uid)

@@ -17,6 +17,7 @@ from streammem.core.numbers import Forest, Retrieval
 from streammem.core.topics import READS
 from streammem.errors import QueryError, TransientError
 from streammem.flows.answer import answer
+from streammem.flows.artifacts import Groupings
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.sight import Desk
 from streammem.flows.structure import APPLIED as STRUCTURED
@@ -47,6 +48,7 @@ class Counter:
         self._store, self._index, self._embedder = store, index, embedder
         self._rules, self._forest, self._numbers = rules, forest, numbers
         self._directories = Directories(store)
+        self._groupings = Groupings(store)
         self._worded = worded
         self._touching: set[asyncio.Task[None]] = set()
 
@@ -67,8 +69,19 @@ class Counter:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
         directory = await self.directory(query.workspace)
         touched = self._touch if self._worded else None
-        chosen = numbers or self._numbers
-        desk = Desk(self._store, self._index, self._embedder, directory, self._rules, self._forest, chosen, touched)
+        reading = await self._groupings.of(query.workspace, directory)
+        desk = Desk(
+            self._store,
+            self._index,
+            self._embedder,
+            directory,
+            self._rules,
+            self._forest,
+            numbers or self._numbers,
+            touched,
+            artifacts=reading,
+            common=reading.common,
+        )
         return msgspec.structs.replace(await answer(query, desk), position=position)
 
     async def close(self) -> None:

@@ -6,13 +6,14 @@ that is; its own words find what else is said of it.
 
 from __future__ import annotations
 
-from streammem.core.directory import fold
+from collections.abc import Iterable
+
 from streammem.core.people_in_text import people
 from streammem.core.retrieval import complete
 from streammem.core.retrieval.complete import Join
 from streammem.flows.seeding import Findings
-from streammem.flows.sight import Desk
-from streammem.ports import Visible
+from streammem.flows.sight import Desk, Sight
+from streammem.ports import MessageHit, Visible
 
 
 async def joined(found: Findings, visible: Visible, desk: Desk) -> dict[str, tuple[float, str]]:
@@ -23,7 +24,7 @@ async def joined(found: Findings, visible: Visible, desk: Desk) -> dict[str, tup
     leading = [join for join in joins if join.words]
     hits = await desk.index.find_words([" ".join(join.words) for join in leading], desk.numbers.seeds, visible)
     await found.sight.see(hit.uid for some in hits for hit in some)
-    scores = [{h.uid: h.score for h in some if found.sight.get(h.uid) is not None} for some in hits]
+    scores = [{h.uid: h.score for h in _standing(some, found.sight)} for some in hits]
     alone = [(join, dict[str, float]()) for join in joins if not join.words]
     return complete.led_to([*zip(leading, scores, strict=True), *alone], desk.numbers)
 
@@ -35,13 +36,15 @@ async def _joins(found: Findings, visible: Visible, desk: Desk) -> list[Join]:
     words = " ".join(f"{directory.user_name(user)} {user}" for user in meant)
     (hits,) = await desk.index.find_words([words], desk.numbers.seeds, visible)
     await sight.see(hit.uid for hit in hits)
-    seen = [v for hit in hits if (v := sight.get(hit.uid)) is not None]
+    seen = [sight[hit.uid] for hit in _standing(hits, sight)]
     named = {v.uid: [user for n in people(v.text, directory) for user in n.ids] for v in seen}
     joining = [v for v in seen if complete.holds(spec, v, named[v.uid])]
     cosines = await sight.weigh(v.uid for v in joining)
-    beside = {*_folded(spec.text), *(w for user in directory.users for w in _folded(directory.user_name(user)))}
+    names = (directory.user_name(user) for user in directory.users)
+    beside = {word for text in (spec.text, *names) for word in complete.folded(text)}
     return complete.joins(((v.uid, cosines[v.uid], complete.content(v.text, beside)) for v in joining), desk.numbers)
 
 
-def _folded(text: str) -> list[str]:
-    return [fold(word) for word in text.split()]
+def _standing(hits: Iterable[MessageHit], sight: Sight) -> list[MessageHit]:
+    """The hits of what stands and the asker sees: an index may know an older version still."""
+    return [hit for hit in hits if (version := sight.get(hit.uid)) is not None and version.key == hit.key]

@@ -65,12 +65,15 @@ class Replier:
         timings = {**answer.timings_ms, "reply": round((self._clock() - began) * 1000, 2)}
         return msgspec.structs.replace(answer, reply=reply, timings_ms=timings)
 
-    async def close(self) -> None:
-        """Give up the replies that are still being written, and the connections."""
+    async def close(self, seconds: float = 0.0) -> None:
+        """Wait so long for the calls that are under way, so that they are accounted for, and give up the rest."""
         self._calls.close()
-        for task in self._running:
+        running = tuple(self._running)
+        if running:
+            await asyncio.wait(running, timeout=seconds)
+        for task in running:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*running, return_exceptions=True)
         await self._model.close()
 
     async def _within(self, seconds: float, answer: Answer) -> Generated | None:
@@ -127,7 +130,7 @@ class Mute:
         """The answer with a note that says why there is no reply."""
         return unwritten(answer, self._reason)
 
-    async def close(self) -> None:
+    async def close(self, *_: float) -> None:
         """There is nothing to give up."""
 
 

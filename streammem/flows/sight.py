@@ -97,6 +97,17 @@ def visible_to(query: Query, directory: Directory) -> Visible:
     )
 
 
+def desk_for(visible: Visible, desk: Desk) -> Desk:
+    """The desk without what was made from public channels all together, for who does not read them all: a guest.
+
+    What a grouping or a count rests on need not be seen to move it: that two identifiers are kept apart, that a text is
+    said every day.
+    """
+    if visible.audiences is None or "public" in visible.audiences:
+        return desk
+    return msgspec.structs.replace(desk, artifacts=Reading(), common={})
+
+
 def _excluded(query: Query, channels: Iterable[str]) -> frozenset[str]:
     """The names as they were given, and the uids that they may be ids of."""
     uids = (uid_of(query.workspace, channel, name) for channel in channels for name in query.exclude)
@@ -179,16 +190,18 @@ class Sight:
     async def near(self, places: Many[tuple[Sequence, int]], before: int, after: int) -> list[list[Version]]:
         """For each rank of a sequence, up to `before` visible leaves that stand before it and `after` from there on.
 
-        Hidden leaves do not count: a window of ranks would show how many of them there are (design §5, Audience).
+        Hidden leaves do not count: a window of ranks would show how many of them there are (design §5, Audience). Nor
+        do hollow ones: an edit, made since or still to come, does not say where a message stands.
         """
         wide = 1
         while True:
             spans = [Span(s, max(0, rank - wide * before), rank + wide * after) for s, rank in places]
             windows = await self._desk.store.leaves(spans)
             await self.see(leaf.uid for leaves in windows for leaf in leaves)
+            await self._see_targets(leaf.uid for leaves in windows for leaf in leaves)
             sides = [
-                (self._visible(leaves[: rank - span.start]), self._visible(leaves[rank - span.start :]))
-                for (_, rank), span, leaves in zip(places, spans, windows, strict=True)
+                (self._live(s, leaves[: rank - span.start]), self._live(s, leaves[rank - span.start :]))
+                for (s, rank), span, leaves in zip(places, spans, windows, strict=True)
             ]
             if all(
                 (len(left) >= before or not span.start)
@@ -200,9 +213,13 @@ class Sight:
 
     async def stands(self, uids: Many[str]) -> dict[str, tuple[Stand, ...]]:
         """Where each message that was looked at has a live leaf: where it belongs by what the asker sees of it."""
-        await self.see(t for uid in uids if (v := self.get(uid)) is not None for t in routing.targets_of(v))
+        await self._see_targets(uids)
         found = zip(uids, await self._desk.store.placements(uids), strict=True)
         return {uid: tuple(s for s in some if self._stands(uid, s.sequence)) for uid, some in found}
+
+    async def _see_targets(self, uids: Iterable[str]) -> None:
+        """Look at what these messages answer: an answer belongs where that does."""
+        await self.see(t for uid in uids if (v := self.get(uid)) is not None for t in routing.targets_of(v))
 
     def _stands(self, uid: str, sequence: Sequence) -> bool:
         version = self.get(uid)
@@ -211,8 +228,8 @@ class Sight:
         answered = {t: (v,) for t in routing.targets_of(version) if (v := self.get(t)) is not None}
         return routing.belongs(sequence, self.said(uid), answered)
 
-    def _visible(self, leaves: Iterable[Leaf]) -> list[Version]:
-        return [version for leaf in leaves if (version := self.get(leaf.uid)) is not None]
+    def _live(self, sequence: Sequence, leaves: Iterable[Leaf]) -> list[Version]:
+        return [self[leaf.uid] for leaf in leaves if self._stands(leaf.uid, sequence)]
 
     def _reads(self, uid: str) -> bool:
         channels = self._wanted.channels

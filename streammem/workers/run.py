@@ -238,7 +238,7 @@ async def _query(pulse: Pulse, parts: Streaming) -> None:
     try:
         await Clerk(parts, counter, pulse, replying).serve()
     finally:
-        await replying.close()
+        await replying.close(settings.worker.stop / 2)
 
 
 _DUTIES: dict[str, Callable[[Pulse, Streaming], Coroutine[Any, Any, None] | Awaitable[None]]] = {

@@ -136,6 +136,8 @@ def test_whatever_is_wrong_with_the_model_the_messages_are_shown_and_a_line_says
         (line,) = [line for line in said.out.splitlines() if line.startswith("no reply was written: ")]
         assert told in line
         assert KEY not in said.out + said.err
+        used = cli("summaries", "--memory", team, "--json").json
+        assert used["total"]["tokens_today"] == used["budget"]["tokens"]["used"]  # nothing stays taken for it
         assert asking(cli, team, "--json").json["reply"] is None
 
 

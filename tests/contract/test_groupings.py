@@ -1,8 +1,7 @@
 """What the flows rely on where groupings are kept: compare and set, a generation that only grows, nothing left."""
 
-from streammem.core.artifacts import Alias, Artifacts, Joined, Tie
 from streammem.ports import GROUPS, QUEUES
-from streammem.records import Leaf, Sequence
+from streammem.records import Alias, Artifacts, Joined, Leaf, Sequence, Tie
 
 DOC = (("W/C1/a", "h1"), ("W/C1/b☃", "h2"))
 MADE = Artifacts(

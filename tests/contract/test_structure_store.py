@@ -734,6 +734,7 @@ async def test_counts_name_everything(store):
         "summaries": 1,
         "wordings": 1,
         "cached_texts": 0,
+        "groupings": 0,
     }
 
 

@@ -407,6 +407,75 @@ async def test_excluded_messages_are_not_found_and_do_not_change_scores(index: A
     assert lexical_hits == [hit for hit in both if hit.uid == "W/C1/b"]
 
 
+# --------------------------------------------------------------------------------------------------- words alone
+
+SPEECH = [
+    ("a", "the zephyr contract", "C1", 10, FOREVER),
+    ("b", "lunch at noon", "C1", 20, FOREVER),
+    ("c", "zephyr renewed, and lunch", "C2", 30, FOREVER),
+    ("d", "zephyr zephyr", "P1", 10, FOREVER),
+    ("e", "the contract of lunch", "C1", 10, 25),
+]
+SEEN = [
+    EVERYTHING,
+    Visible("W", frozenset({"C1"}), None),
+    Visible("W", frozenset({"C1", "C2", "new"}), None),
+    Visible("W", None, None, moment=24),
+    Visible("W", None, None, since=15, until=30),
+    Visible("W", None, None, exclude=frozenset({"W/C1/a"})),
+]
+
+
+async def speech(index: Any) -> None:
+    points = [said(n, text, channel=c, ts=ts, since=ts, until=until) for n, text, c, ts, until in SPEECH]
+    await index.upsert(points)
+
+
+@pytest.mark.parametrize("visible", SEEN)
+async def test_words_alone_find_what_they_find_beside_a_vector(index: Any, visible: Visible) -> None:
+    await speech(index)
+    asked = ["zephyr contract", "lunch", "", "nothing said so", "zephyr contract"]
+    for limit in (1, 10):
+        found = await index.find_words(asked, limit, visible)
+        assert found == [(await index.find_messages(EAST, text, limit, visible))[1] for text in asked]
+        assert found[2:4] == [[], []]
+        assert any(found)
+
+
+async def test_each_text_of_a_search_for_words_has_its_own_hits_in_its_place(index: Any) -> None:
+    await speech(index)
+    found = await index.find_words(["noon", "renewed", "noon"], 10, EVERYTHING)
+    assert [[hit.uid for hit in some] for some in found] == [["W/C1/b"], ["W/C2/c"], ["W/C1/b"]]
+    assert found[0][0].key == said("b").version.key
+
+
+async def test_hidden_messages_do_not_move_what_words_alone_score(index: Any) -> None:
+    await speech(index)
+    visible = Visible("W", frozenset({"C1"}), None)
+    before = await index.find_words(["zephyr contract", "lunch"], 10, visible)
+    assert {hit.uid for some in before for hit in some} == {"W/C1/a", "W/C1/b"}
+    await index.upsert([said(f"p{i}", "zephyr contract", channel="P1") for i in range(40)])
+    await index.upsert([said(f"d{i}", "lunch", until=20) for i in range(40)])
+    await index.upsert([said(f"v{i}", "zephyr contract", workspace="V") for i in range(40)])
+    assert await index.find_words(["zephyr contract", "lunch"], 10, visible) == before
+    assert await index.find_words(["zephyr contract", "lunch"], 10, EVERYTHING) != before
+
+
+async def test_no_words_no_room_or_nothing_to_read_find_nothing(index: Any) -> None:
+    await speech(index)
+    assert await index.find_words([], 10, EVERYTHING) == []
+    assert await index.find_words(["zephyr", "lunch"], 0, EVERYTHING) == [[], []]
+    for nothing in (Visible("W", frozenset(), frozenset()), Visible("W", frozenset({"C9"}), None)):
+        assert await index.find_words(["zephyr", "lunch"], 10, nothing) == [[], []]
+
+
+async def test_ties_among_words_alone_are_broken_by_key_also_at_the_limit(index: Any) -> None:
+    names = [f"m{i:02}" for i in range(30)]
+    await index.upsert([said(name, "thanks") for name in reversed(names)])
+    (found,) = await index.find_words(["thanks"], 7, EVERYTHING)
+    assert [hit.uid for hit in found] == [f"W/C1/{name}" for name in names[:7]]
+
+
 # --------------------------------------------------------------------------------------------------- nodes
 
 ROOTS = NodeSearch("channel", roots_only=True, limit=9)
@@ -545,6 +614,10 @@ async def compare(
         await index.erase(visible.workspace, *erased)
     for limit in (3, 50):
         found, expected = [await index.find_messages(*asked, limit, visible) for index in indexes]
+        for mine, theirs in zip(found, expected, strict=True):
+            assert_alike(mine, theirs)
+        texts = [asked[1], "", "hello"]
+        found, expected = [await index.find_words(texts, limit, visible) for index in indexes]
         for mine, theirs in zip(found, expected, strict=True):
             assert_alike(mine, theirs)
 

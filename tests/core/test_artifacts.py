@@ -58,6 +58,8 @@ def named(text: str) -> list[tuple[str, str]]:
         ("DOC-42 - payout ledger rollout plan / Umbra - is up", "payout ledger rollout plan"),
         ("DOC-42 is the payout ledger rollout plan", "payout ledger rollout plan"),
         ("merged the payout ledger rollout plan DOC-42", "payout ledger rollout plan"),
+        ("DOC-42 - push-gateway rotation write-up / Umbra -", "push-gateway rotation write-up"),
+        ("reworked DOC-42, the payout ledger rollout one", "payout ledger rollout"),
     ],
 )
 def test_what_stands_beside_an_identifier_is_what_people_call_it(text, phrase):

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from streammem.core.numbers import Retrieval
 from streammem.records import Answer, ChannelEvent, Event, MembershipEvent, MessageEvent, UserEvent
-from tests.flows.worlds import World
+from tests.flows.grouped import GroupedWorld
 from tests.stories import deleted, edited, said
 
-ASKERS = (None, "ana", "bo", "cy")
+GUEST = "eve"
+ASKERS = (None, "ana", "bo", "cy", GUEST)
 USERS = ("ana", "bo", "cy")
 CHANNELS = ("c", "d", "p", "q")
 TEXTS = (
@@ -23,14 +24,25 @@ TEXTS = (
     "lunch at noon",
     "the launch is on friday",
     "the launch slipped, DOC-1 was sent back",
+    "PR-2 implements DOC-1",
+    "DOC-1 - harbour crane rollout plan, drafted",
+    "read the harbour crane rollout plan: it waits for Ana",
+    "Bo hands the conveyor belt over to Cy",
+    "the conveyor belt hums in hall nine",
+    "hands off the conveyor",
+    "thanks!",
+    "shall we ship it?",
 )
 QUESTIONS = (
     "who approved DOC-1?",
+    "what did Bo hand over to Cy, and is the harbour crane rollout plan done?",
     "what happened between Ana and DOC-1 after PR-2 was merged?",
     "when is the launch that Bo and Cy spoke of in #p-room?",
 )
 
 people = [UserEvent(workspace="w", id=u, version="1", name=u.title()) for u in USERS]
+guest = UserEvent(workspace="w", id=GUEST, version="1", name=GUEST.title(), kind="external")
+"""Somebody from elsewhere, who reads no channel but those it is in."""
 
 
 def turned(channel: str, kind: str, version: int) -> ChannelEvent:
@@ -43,6 +55,8 @@ def member(channel: str, user: str, version: int, *, present: bool = True) -> Me
 
 BEGIN: list[Event] = [
     *people,
+    guest,
+    member("d", GUEST, 1),
     *(turned(c, "public", 1) for c in "cd"),
     *(turned(c, "private", 1) for c in "pq"),
     *(member("p", u, 1) for u in ("bo", "cy")),
@@ -107,17 +121,21 @@ NARROW = Retrieval(
     voters=2,
     pool_cap=2,
     window=1,
-    join_floor=0.0,
     anchors=3,
     expansion=4,
     paths=2,
     limit=7,
+    about_anchors=3,
+    artifacts=2,
+    joins=1,
+    bridge_anchors=3,
+    bridge_floor=0.0,
 )
 """Small numbers make every cut-off bite: what is hidden must not take up a place anywhere."""
 
 
-async def built(stages: list[list[Event]], k: int, numbers: Retrieval | None = None) -> World:
-    world = World(k=k, numbers=numbers)
+async def built(stages: list[list[Event]], k: int, numbers: Retrieval | None = None) -> GroupedWorld:
+    world = GroupedWorld(k=k, numbers=numbers)
     for stage in stages:
         await world.tell(stage)
     return world

@@ -26,15 +26,17 @@ from streammem.core.events import micros
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
 from streammem.flows import answer as flow
-from streammem.flows import sight
+from streammem.flows import gathering, sight
 from streammem.ports import Span
 from streammem.records import Answer, ChannelEvent, ChannelRef, Event, MembershipEvent, MessageEvent, UserEvent
 from streammem.settings import Settings
 from tests.embedding import HashingEmbedder
+from tests.flows import grouped
 from tests.flows.scripts import (
     ASKERS,
     BEGIN,
     CHANNELS,
+    GUEST,
     NARROW,
     QUESTIONS,
     TEXTS,
@@ -61,7 +63,7 @@ def readable(stages: list[list[Event]], asker: str | None) -> frozenset[str]:
             members.add((event.channel, event.user))
         elif isinstance(event, MembershipEvent):
             members.discard((event.channel, event.user))
-    return frozenset(c for c in CHANNELS if kinds[c] == "public" or (c, asker) in members)
+    return frozenset(c for c in CHANNELS if (kinds[c] == "public" and asker != GUEST) or (c, asker) in members)
 
 
 def without_the_rest(stages: list[list[Event]], channels: frozenset[str]) -> list[list[Event]]:
@@ -96,7 +98,7 @@ def crowd(hidden: int) -> list[Any]:
     """A story in which much is said in secret about the same things, between what is said in the open."""
     script: list[Any] = []
     for i, text in enumerate(TEXTS * 3):
-        script += [("say", "p", USERS[i % 3], TEXTS[(i + n) % 7], None, "ana", 0) for n in range(hidden)]
+        script += [("say", "p", USERS[i % 3], TEXTS[(i + n) % len(TEXTS)], None, "ana", 0) for n in range(hidden)]
         script += [("say", "cd"[i % 2], USERS[i % 3], text, (None, 1)[i % 2], None, 0)]
     return script
 
@@ -144,7 +146,8 @@ def counts_everything(patch: pytest.MonkeyPatch) -> None:
         spans = [Span(s, max(0, rank - before), rank + after) for s, rank in places]
         windows = await self._desk.store.leaves(spans)
         await self.see(leaf.uid for leaves in windows for leaf in leaves)
-        return [self._visible(leaves) for leaves in windows]
+        await self._see_targets(leaf.uid for leaves in windows for leaf in leaves)
+        return [self._live(s, leaves) for (s, _), leaves in zip(places, windows, strict=True)]
 
     patch.setattr(sight.Sight, "near", near)
 
@@ -163,13 +166,58 @@ def weighs_words_everywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryIndex, "find_messages", find_messages)
 
 
+def leads_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """How rare the words of a joining message are is counted over all messages."""
+
+    async def find_words(self: Any, texts: Any, limit: int, visible: Any) -> Any:
+        rows = list(self._rows.values())
+        seen = [row for row in rows if memory_vectors._stands(row, visible)]
+        terms = [self._bm25.embed_query(memory_vectors.words(text)).indices for text in texts]
+        return [memory_vectors._best(memory_vectors._lexical(seen, rows, some), limit) for some in terms]
+
+    patch.setattr(MemoryIndex, "find_words", find_words)
+
+
+def groups_for_guests(patch: pytest.MonkeyPatch) -> None:
+    """Whoever reads not all public channels is steered by what was made from them all."""
+    patch.setattr(flow, "desk_for", lambda visible, desk: desk)
+
+
+def groups_what_is_private(patch: pytest.MonkeyPatch) -> None:
+    """Identifiers are grouped and commonplaces counted over private channels, too."""
+    said_in_public = grouped.said_in_public
+
+    async def said_anywhere(workspace: str, store: Any) -> Any:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(Directory, "is_public", lambda self, channel: True)
+            return await said_in_public(workspace, store)
+
+    patch.setattr(grouped, "said_in_public", said_anywhere)
+
+
+def completes_by_rank(patch: pytest.MonkeyPatch) -> None:
+    """The members of an artifact are cut where its sequence has so many leaves, and only then looked at."""
+    members = gathering._members
+
+    async def cut(artifacts: Any, found: Any, visible: Any, desk: Any) -> Any:
+        with patch.context() as meanwhile:
+            counts_everything(meanwhile)
+            return await members(artifacts, found, visible, desk)
+
+    patch.setattr(gathering, "_members", cut)
+
+
 FAULTS = [
     sees_everything,
     shows_everything,
     pools_everything,
     groups_everything,
     counts_everything,
+    completes_by_rank,
     weighs_words_everywhere,
+    leads_anywhere,
+    groups_for_guests,
+    groups_what_is_private,
 ]
 
 

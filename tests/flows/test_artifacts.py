@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streammem.core.artifacts import Artifacts, named_in, stands
+from streammem.core.artifacts import named_in, stands
 from streammem.core.directory import Directory
 from streammem.core.events import uid
 from streammem.core.identifiers import DEFAULT_RULES
@@ -32,7 +32,7 @@ from streammem.flows.artifacts import (
 from streammem.flows.forgetting import Forgotten
 from streammem.flows.verify import replay
 from streammem.ports import GROUPS
-from streammem.records import Event, Version
+from streammem.records import Artifacts, Event, Version
 from tests.flows.worlds import World
 from tests.stories import deleted, edited, private, public, said
 from tests.strategies import WORKSPACE, histories

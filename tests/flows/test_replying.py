@@ -285,6 +285,14 @@ async def test_an_end_gives_up_what_is_under_way_and_begins_nothing() -> None:
         assert "stopped" in (await replier(found(*SAID))).notes[-1]
 
 
+async def test_an_end_that_waits_lets_a_call_under_way_be_accounted_for() -> None:
+    async with replying(lambda *_: Slow(0.3, GOOD), seconds=0.1) as (replier, _, ledger):
+        assert (await replier(found(*SAID))).reply is None
+        await replier.close(30.0)
+        (spent,) = await ledger.spent()
+        assert (await ledger.used())[0] == spent.tokens_in + spent.tokens_out
+
+
 async def test_where_nobody_can_be_asked_a_note_says_why() -> None:
     before = found(*SAID)
     answer = await Mute("set STREAMMEM_OPENAI__ANSWER_MODEL")(before, 5.0)

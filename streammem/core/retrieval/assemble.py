@@ -56,15 +56,17 @@ def choose(
 def in_order(stages: Many[Many[Candidate]], limit: int, numbers: Retrieval) -> list[str]:
     """The uids as places are given out: S1's quota, what S2 and S3 rank, then the ends of bridges before what is left.
 
-    Of `limit` places S1 has its share (8 of 20); a stage that proposes less leaves its places to the others.
+    Of `limit` places S1 has its share (8 of 20), and so have the ends of bridges (2 of 20); a stage that proposes less
+    leaves its places to the others.
     """
     anchors, ranked, ends = ([c.uid for c in stage] for stage in stages)
     whole = numbers.anchors + numbers.expansion
     taken = dict.fromkeys(anchors[: round(limit * numbers.anchors / whole) if whole else limit])
     more = [uid for uid in dict.fromkeys(ranked) if uid not in taken]
-    new = [uid for uid in ends if uid not in taken and uid not in more[: max(0, limit - len(taken) - len(ends))]]
+    first = ends[: round(limit * numbers.bridge_messages / whole) if whole else 0]
+    new = [uid for uid in first if uid not in taken and uid not in more[: max(0, limit - len(taken) - len(first))]]
     taken |= dict.fromkeys(more[: max(0, limit - len(taken) - len(new))])
-    return list(dict.fromkeys([*taken, *new, *more, *anchors]))
+    return list(dict.fromkeys([*taken, *new, *more, *ends, *anchors]))
 
 
 def headers(candidates: Iterable[tuple[Header, int]], room: int, spent: int, numbers: Retrieval) -> list[Header]:

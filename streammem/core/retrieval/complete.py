@@ -44,10 +44,14 @@ def holds(spec: QuerySpec, version: Version, named: Iterable[str]) -> bool:
     return sum(bool(group & there) for group in groups(spec)) > 1
 
 
+def folded(text: str) -> list[str]:
+    """The words of a text without marks like `<@user>`, folded."""
+    return [fold(word) for word in _WORD.findall(_MARK.sub(" ", text))]
+
+
 def content(text: str, beside: Collection[str]) -> list[str]:
     """The words of a text that are no names and do not stand in the question (both in `beside`, folded)."""
-    words = (fold(word) for word in _WORD.findall(_MARK.sub(" ", text)))
-    return [word for word in dict.fromkeys(words) if word not in beside and not word.isdigit()]
+    return [word for word in dict.fromkeys(folded(text)) if word not in beside and not word.isdigit()]
 
 
 class Join(msgspec.Struct, gc=False, frozen=True):
@@ -79,7 +83,7 @@ def led_to(found: Iterable[tuple[Join, Mapping[str, float]]], numbers: Retrieval
         given = {uid: reach * min(1.0, score / whole) for uid, score in scores.items() if reach}
         given[join.uid] = numbers.join_itself * join.trust
         for uid, value in given.items():
-            if value > gains.get(uid, (0.0, ""))[0]:
+            if numbers.join * value > gains.get(uid, (0.0, ""))[0]:
                 gains[uid] = (numbers.join * value, join.uid)
     return gains
 

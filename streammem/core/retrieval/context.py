@@ -60,7 +60,8 @@ def utterances(pool: Mapping[str, Member], numbers: Retrieval) -> list[Pull]:
     """Messages that are one utterance pull each other: the next of the same author, soon and close by."""
     channels: defaultdict[tuple[str, str], list[Member]] = defaultdict(list)
     for member in pool.values():
-        channels[member.version.channel, member.version.user].append(member)
+        if member.version.user:  # that nobody is known to have said two things does not make them one
+            channels[member.version.channel, member.version.user].append(member)
     found = []
     for members in channels.values():
         row = sorted(members, key=lambda m: (m.rank, m.version.uid))

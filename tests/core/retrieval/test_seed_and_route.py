@@ -1,6 +1,9 @@
-"""S1 as pure functions: fusing, voting, routing, anchors."""
+"""S1 as pure functions: fusing, voting, routing, and what a question is about."""
 
 from __future__ import annotations
+
+import math
+import random
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,6 @@ from hypothesis import strategies as st
 
 from streammem.core.numbers import Retrieval
 from streammem.core.retrieval import route, seed
-from streammem.core.retrieval.route import Voter
 from streammem.core.retrieval.seed import Seed
 
 NUMBERS = Retrieval()
@@ -67,36 +69,98 @@ def test_every_anchor_votes_for_all_its_trees() -> None:
     assert route.leaf2tree(seeds, hosts) == {("channel", "c"): 3.0, ("actor", "u"): 1.0}
 
 
-def test_a_tree_that_the_question_names_has_its_places_among_the_anchors() -> None:
-    seeds = [Seed(str(i), 10.0 - i) for i in range(8)]
-    named = ("artifact", "DOC-1")
-    hosts = {"6": {named}, "7": {named}, "5": {named}}
-    kept = route.anchors(seeds, hosts, [named], places=4, quota=2)
-    assert [s.uid for s in kept[:4]] == ["0", "1", "5", "6"]
-    assert sorted(s.uid for s in kept) == sorted(s.uid for s in seeds)
-    assert route.anchors(seeds, hosts, [], places=4, quota=2) == seeds
+def test_the_best_hit_of_a_tree_counts() -> None:
+    tree, other = ("channel", "c"), ("actor", "u")
+    assert route.best([(tree, 0.2), (other, 0.4), (tree, 0.6), (tree, 0.3)]) == {tree: 0.6, other: 0.4}
 
 
-def test_votes_are_shares_and_a_named_identifier_has_them_all() -> None:
-    voters = [(Voter("c1", "t1", frozenset({"DOC-1"})), 3.0), (Voter("c2", "t2", frozenset()), 1.0)]
-    won = route.shares(voters, {"DOC-1": 4}, ["PR-9"])
+def test_no_more_trees_of_a_view_are_selected_than_asked_for() -> None:
+    numbers = Retrieval(trees_per_view=2)
+    votes = {("channel", name): 9.0 - place for place, name in enumerate("abcd")} | {("actor", "u"): 0.1}
+    found = route.routes({"leaf2tree": votes}, numbers)
+    assert {view: [r.tree for r in some] for view, some in found.items()} == {"channel": ["a", "b"], "actor": ["u"]}
+
+
+# ---------------------------------------------------------------------------------------------------------- shares
+
+
+def test_shares_keep_how_far_one_is_ahead() -> None:
+    won = route.shares([("c1", "t1", 3.0), ("c2", "t2", 0.5), ("c2", "t3", 0.5)])
     assert won.channels == {"c1": 0.75, "c2": 0.25}
-    assert won.threads == {"t1": 0.75, "t2": 0.25}
-    assert won.identifiers["PR-9"] == 1.0
-    assert 0 < won.identifiers["DOC-1"] < 0.75
+    assert won.threads == {"t1": 0.75, "t2": 0.125, "t3": 0.125}
 
 
-def test_a_vote_says_less_when_it_is_split_or_its_sequence_is_long() -> None:
-    alone = route.shares([(Voter("c", "t", frozenset({"A"})), 1.0)], {"A": 1}, [])
-    split = route.shares([(Voter("c", "t", frozenset({"A", "B"})), 1.0)], {"A": 1, "B": 1}, [])
-    long = route.shares([(Voter("c", "t", frozenset({"A"})), 1.0)], {"A": 500}, [])
-    assert alone.identifiers["A"] > split.identifiers["A"]
-    assert alone.identifiers["A"] > long.identifiers["A"]
+def test_without_votes_nobody_has_a_share() -> None:
+    assert route.shares([]) == route.Shares({}, {})
+    assert set(route.shares([("c", "t", 0.0)]).channels.values()) == {0.0}
 
 
-def test_a_message_is_lifted_by_where_it_stands() -> None:
-    won = route.shares([(Voter("c", "t", frozenset({"A"})), 1.0)], {"A": 1}, [])
-    inside = route.boost(Voter("c", "t", frozenset({"A"})), won, NUMBERS)
-    beside = route.boost(Voter("c", "other", frozenset()), won, NUMBERS)
-    outside = route.boost(Voter("x", "y", frozenset({"Z"})), won, NUMBERS)
-    assert inside > beside > outside == 0
+votes = st.lists(st.tuples(st.sampled_from("cd"), st.sampled_from("tsr"), st.floats(0.01, 3)), min_size=1, max_size=9)
+
+
+@given(votes, st.randoms(use_true_random=False))
+def test_shares_add_up_to_one_in_any_order(voters: list[tuple[str, str, float]], dice: random.Random) -> None:
+    won = route.shares(voters)
+    assert sum(won.channels.values()) == pytest.approx(1.0)
+    assert sum(won.threads.values()) == pytest.approx(1.0)
+    shuffled = list(voters)
+    dice.shuffle(shuffled)
+    assert route.shares(shuffled).threads == pytest.approx(won.threads)
+
+
+# ------------------------------------------------------------------------------------- what a question is about
+
+
+def test_an_artifact_counts_by_its_best_anchor() -> None:
+    found = route.about([(["A"], 2.0), (["B"], 1.9), (["A", "B"], 1.0)], [], NUMBERS)
+    assert found == pytest.approx({"A": 1.0, "B": math.exp(-0.1 / NUMBERS.about_width)})
+
+
+def test_many_weak_anchors_are_not_one_strong_one() -> None:
+    found = route.about([(["A"], 2.0), *[(["B"], 1.9)] * 50], [], NUMBERS)
+    assert list(found) == ["A", "B"]
+    assert found["B"] == pytest.approx(math.exp(-0.1 / NUMBERS.about_width))
+
+
+def test_what_the_question_names_is_ahead_of_every_anchor() -> None:
+    wide = Retrieval(about_width=0.3, about_named=0.3)
+    assert route.about([(["A"], 2.0)], ["N"], wide) == pytest.approx({"N": 1.0, "A": math.exp(-1)})
+    assert route.about([(["A"], 2.0)], ["N"], NUMBERS) == {"N": 1.0}
+    assert route.about([(["A", "N"], 2.0)], ["N"], NUMBERS) == {"N": 1.0}
+    assert route.about([], ["N"], NUMBERS) == {"N": 1.0}
+
+
+def test_an_artifact_behind_an_anchor_without_one_is_less_likely() -> None:
+    assert route.about([([], 2.0), (["A"], 1.0)], [], NUMBERS) == pytest.approx({"A": 0.5})
+
+
+def test_what_is_too_little_to_change_an_order_is_dropped() -> None:
+    assert list(route.about([(["A"], 2.0), (["B"], 1.0)], [], NUMBERS)) == ["A"]
+    assert route.about([(["A"], 0.0)], [], NUMBERS) == {}
+    assert route.about([], [], NUMBERS) == {}
+
+
+def test_no_more_artifacts_are_completed_than_asked_for_and_ties_go_by_name() -> None:
+    numbers = Retrieval(artifacts=2)
+    for names in (["C", "B", "A"], ["A", "C", "B"]):
+        assert list(route.about([(names, 1.0)], [], numbers)) == ["A", "B"]
+    assert route.about([(["A"], 1.0)], ["N"], Retrieval(artifacts=0)) == {}
+
+
+anchors = st.lists(st.tuples(st.lists(st.sampled_from("ABCD"), max_size=3), st.floats(0, 3)), max_size=8).map(
+    lambda some: sorted(some, key=lambda pair: -pair[1])
+)
+
+
+@given(anchors, st.lists(st.sampled_from("CDE"), unique=True), st.integers(0, 4))
+def test_likeliness_is_a_share_best_first_and_the_order_of_names_says_nothing(
+    known: list[tuple[list[str], float]], named: list[str], most: int
+) -> None:
+    numbers = Retrieval(artifacts=most)
+    found = route.about(known, named, numbers)
+    assert len(found) <= most
+    assert all(0 < value <= 1 for value in found.values())
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    turned = [(artifacts[::-1], score) for artifacts, score in known]
+    assert list(route.about(turned, named[::-1], numbers).items()) == list(found.items())
+    assert set(list(found)[: len(named)]) <= set(named) or not named

@@ -1,4 +1,4 @@
-"""S2 as pure functions: one node a path, context, priors."""
+"""S2's nodes and what speaks for a message beforehand, as pure functions."""
 
 from __future__ import annotations
 
@@ -12,28 +12,11 @@ from streammem.core import forest
 from streammem.core.numbers import Retrieval
 from streammem.core.retrieval import prior, supplement
 from streammem.core.retrieval.prior import Habits, Surroundings
-from streammem.core.retrieval.supplement import Member, Pull
-from streammem.records import Leaf, NodeId, Sequence, Version
+from streammem.records import NodeId, Sequence
+from tests.core.retrieval.pools import version
 
 NUMBERS = Retrieval()
 SEQUENCE = Sequence("w", "channel", "c")
-MINUTE = 60_000_000
-
-
-def member(
-    name: str, rank: int, minute: float = 0, *, channel: str = "c", thread: str = "", reply_to: str = ""
-) -> Member:
-    version = Version(
-        uid=name, number="", deleted=False, hash="", workspace="w", channel=channel, id=name, ts=int(minute * MINUTE),
-        since=0, user="u", text="", thread=thread, reply_to=reply_to,
-    )  # fmt: skip
-    return Member(version, rank)
-
-
-def pulled(*members: Member) -> dict[tuple[str, str], float]:
-    found = supplement.pulls({m.version.uid: m for m in members}, NUMBERS)
-    return {(p.uid, p.anchor): p.weight for p in found}
-
 
 nodes = st.tuples(st.integers(1, 4), st.integers(0, 40)).map(lambda place: NodeId(SEQUENCE, *place))
 
@@ -48,54 +31,22 @@ def test_no_kept_node_is_above_another_and_the_best_are_kept(hits: dict, k: int,
         assert round(kept[0][1], 6) == max(round(score, 6) for score in hits.values())
 
 
-def test_neighbours_in_rank_pull_each_other_and_less_with_distance_and_time() -> None:
-    near = pulled(member("a", 5, 0), member("b", 6, 1), member("c", 7, 2))
-    assert near["b", "a"] == pytest.approx(math.exp(-60 / NUMBERS.context_seconds))
-    assert near["c", "a"] == pytest.approx(0.5 * math.exp(-120 / NUMBERS.context_seconds))
-    assert ("x", "a") not in pulled(member("a", 5), member("x", 8))
-    assert ("x", "a") not in pulled(member("a", 5), member("x", 6, channel="d"))
-
-
-def test_another_thread_does_not_pull_in_the_channel() -> None:
-    assert pulled(member("a", 5, thread="t"), member("b", 6)) == {}
-
-
-def test_a_thread_pulls_whatever_the_time_and_its_root_stands_first() -> None:
-    found = pulled(member("root", 0, 0), member("a", 90, 900, thread="root"), member("b", 200, 9000, thread="root"))
-    assert found["a", "root"] == found["root", "a"] == found["a", "b"] == 1.0
-    assert found["b", "root"] == 0.5
-
-
-def test_a_reply_is_pulled_by_what_it_answers() -> None:
-    assert pulled(member("q", 0, 0), member("r", 50, 5000, reply_to="q"))["r", "q"] == 1.0
-
-
-def test_the_strongest_pull_counts_not_the_sum() -> None:
-    found = [Pull("x", "a", 1.0, "channel"), Pull("x", "b", 0.5, "channel"), Pull("y", "b", 0.5, "channel")]
-    strongest = supplement.strongest(found, {"a": 0.4, "b": 0.6})
-    assert strongest["x"] == (0.4, found[0])
-    assert strongest["y"] == (0.3, found[2])
-
-
-def test_a_part_of_a_thread_is_cut_around_its_anchor() -> None:
-    thread = [Leaf(i, str(i)) for i in range(100)]
-    assert [leaf.ts for leaf in supplement.part(thread, thread[50], 2)] == [48, 49, 50, 51, 52]
-    assert [leaf.ts for leaf in supplement.part(thread, Leaf(-1, "root"), 2)] == [0, 1, 2]
+def test_a_path_gives_its_best_leaves_and_no_more_ties_by_uid() -> None:
+    assert supplement.leaves_of_path([("c", 0.5), ("b", 0.5), ("a", 0.1), ("d", 0.9)], 3) == ["d", "b", "c"]
+    assert supplement.leaves_of_path([("a", 0.1)], 0) == []
 
 
 def test_the_asker_is_nearer_to_where_they_speak() -> None:
     habits = Habits({"c": 10, "d": 5}, frozenset({"t"}))
     at = {
-        (channel, thread): prior.prior(
-            member("m", 0, channel=channel).version, thread, habits, NUMBERS, node=0, moment=None
-        )
+        (channel, thread): prior.prior(version("m", channel=channel), thread, habits, NUMBERS, node=0, moment=None)
         for channel, thread in (("c", "t"), ("c", "x"), ("d", "x"), ("e", "x"))
     }
     assert at["c", "t"] > at["c", "x"] > at["d", "x"] > at["e", "x"] == 0
 
 
 def test_recency_counts_only_for_a_question_as_of_a_moment() -> None:
-    old, new = member("m", 0, 0).version, member("n", 0, 60 * 24 * 30).version
+    old, new = version("m", 0), version("n", 60 * 24 * 30)
     score = {
         (v.uid, moment): prior.prior(v, "", Habits(), NUMBERS, node=0, moment=moment)
         for v in (old, new)
