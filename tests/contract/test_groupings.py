@@ -12,6 +12,7 @@ MADE = Artifacts(
     (Alias("DOC-1", 8, 24, DOC[0]),),
     (Tie("DOC-1", "DOC-3", "close", 0.8912, DOC),),
     (("DOC-1", ("drafted", "merged")),),
+    ((2**48 - 1, 12), (7, 5)),
     "digest",
 )
 OTHER = Artifacts("W", digest="other")
