@@ -373,7 +373,6 @@ class NodeHit(msgspec.Struct, gc=False, frozen=True):
     """A found summary node."""
 
     node: NodeId
-    is_root: bool
     score: float
 
 

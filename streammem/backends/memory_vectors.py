@@ -192,7 +192,7 @@ def _best(scored: Iterable[tuple[float, Version]], limit: int) -> list[MessageHi
 
 def _nearest_nodes(seen: list[tuple[NodePoint, Vectors]], vector: Vectors, search: NodeSearch) -> list[NodeHit]:
     hits = [
-        NodeHit(point.summary.node, point.summary.is_root, round(float(stored @ vector), DIGITS))
+        NodeHit(point.summary.node, round(float(stored @ vector), DIGITS))
         for point, stored in seen
         if _sought(point, search)
     ]

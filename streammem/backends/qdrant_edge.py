@@ -12,11 +12,13 @@ import shutil
 import struct
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Many
 from contextlib import ExitStack, suppress
+from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -62,19 +64,22 @@ from streammem.backends.qdrant_points import (
     Is,
     Where,
     asked_for,
+    best_messages,
+    best_nodes,
     calls_of,
     canonical,
     corpus,
     cut_in_a_tie,
     erased,
-    message_hits,
     message_payload,
+    message_shown,
     misworded,
     naming,
-    node_hits,
     node_payload,
+    node_shown,
     other_calls,
     point_id,
+    score,
     sought,
     summaries,
 )
@@ -87,6 +92,13 @@ _KINDS = {"keyword": _KEYWORD, "integer": _INTEGER}
 _MESSAGE_INDEXES = {field: _KINDS[kind] for field, kind in MESSAGE_FIELDS.items()}
 _NODE_INDEXES = {field: _KINDS[kind] for field, kind in NODE_FIELDS.items()}
 _ALL = 2**31 - 1
+_TIES = 3
+"""Lexical hits fetched beyond the limit, times the limit: many messages say one of the words in one length, and a look
+for the rest of a tie takes as long as the search."""
+_NAMES = 1 << 15
+"""Names of points at hand: 10 MB."""
+
+Shown = TypeVar("Shown")
 
 
 def discard(path: Path) -> None:
@@ -125,6 +137,8 @@ class EdgeIndex:
         self._channels = _seen(self._messages, "channel")
         self._audiences = _seen(self._nodes, "audience")
         self._called = _seen(self._messages, "called")
+        self._message_names = _Names(self._messages, MESSAGE_SHOWN, message_shown)
+        self._node_names = _Names(self._nodes, NODE_SHOWN, node_shown)
 
     def close(self) -> None:
         """Release the directory. Nothing else may be called afterwards."""
@@ -242,30 +256,35 @@ class EdgeIndex:
         allowed = _narrow("channel", visible.channels, self._channels.get(visible.workspace, Counter()))
         if allowed is None or limit < 1:
             return [], []
-        readable = corpus(visible, allowed)
+        readable = _in_one(self._channels, corpus(visible, allowed))
         asked = _filter(asked_for(readable, visible))
         near = Query.Nearest(vector.tolist(), using="dense")
-        searches = [
-            _Search(near, asked, limit, MESSAGE_SHOWN),
-            self._worded(lexical, asked, limit, _filter(readable)),
-        ]
-        dense, sparse = (message_hits(found, limit) for found in _run(self._messages, searches))
+        dense, sparse = self._hits(
+            [_Search(near, asked, limit), self._worded(lexical, asked, limit, _filter(readable))]
+        )
         return dense, sparse
 
     async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
         allowed = _narrow("channel", visible.channels, self._channels.get(visible.workspace, Counter()))
         if allowed is None or limit < 1 or not texts:
             return [[] for _ in texts]
-        readable = corpus(visible, allowed)
+        readable = _in_one(self._channels, corpus(visible, allowed))
         asked, counted = _filter(asked_for(readable, visible)), _filter(readable)
-        searches = [self._worded(text, asked, limit, counted) for text in texts]
-        return [message_hits(found, limit) for found in _run(self._messages, searches)]
+        return self._hits([self._worded(text, asked, limit, counted) for text in texts])
+
+    def _hits(self, searches: Many[_Search]) -> list[list[MessageHit]]:
+        found = _run(self._messages, searches)
+        names = self._message_names.of(found)
+        return [
+            best_messages((MessageHit(*names[each], value) for each, value in some), search.limit)
+            for some, search in zip(found, searches, strict=True)
+        ]
 
     def _worded(self, text: str, asked: Filter, limit: int, readable: Filter) -> _Search:
         """A lexical search; words are rare or common among what is readable."""
         query = Query.Nearest(self._bm25.embed_query(words(text)), using="lexical")
         idf = SearchParams(idf=IdfParams(corpus=readable))
-        return _Search(query, asked, limit, MESSAGE_SHOWN, idf)
+        return _Search(query, asked, limit, MARGIN + _TIES * limit, idf)
 
     # ---- summaries
     async def keep_nodes(self, points: Many[NodePoint]) -> None:
@@ -286,11 +305,14 @@ class EdgeIndex:
         allowed = _narrow("audience", visible.audiences, self._audiences.get(visible.workspace, Counter()))
         if allowed is None or not searches:
             return [[] for _ in searches]
-        readable = summaries(visible, allowed)
+        readable = _in_one(self._audiences, summaries(visible, allowed))
         near = Query.Nearest(vector.tolist(), using="dense")
-        wanted = [_Search(near, _filter(sought(readable, search)), search.limit, NODE_SHOWN) for search in searches]
-        found = _run(self._nodes, wanted)
-        return [node_hits(points, search.limit) for points, search in zip(found, searches, strict=True)]
+        found = _run(self._nodes, [_Search(near, _filter(sought(readable, s)), s.limit) for s in searches])
+        names = self._node_names.of(found)
+        return [
+            best_nodes((NodeHit(names[each], value) for each, value in some), search.limit)
+            for some, search in zip(found, searches, strict=True)
+        ]
 
 
 # ------------------------------------------------------------------------------------------- the directory
@@ -431,30 +453,59 @@ def _facet(shard: EdgeShard, field: str, only: Filter | None) -> Counter[str]:
 # ------------------------------------------------------------------------------------------------ searches
 
 
+_Scored = tuple[UUID, float]
+
+
 class _Search(msgspec.Struct, frozen=True):
+    """`margin` is how many points are fetched beyond the limit."""
+
     query: Any
     where: Any
     limit: int
-    payload: list[str]
+    margin: int = MARGIN
     params: Any = None
 
     def fetching(self, count: int) -> QueryRequest:
-        return QueryRequest(count, query=self.query, filter=self.where, with_payload=self.payload, params=self.params)
+        return QueryRequest(count, query=self.query, filter=self.where, with_payload=False, params=self.params)
 
 
-def _run(shard: EdgeShard, searches: Many[_Search]) -> list[list[Any]]:
-    """The points of each search, at least as many as its limit and all that tie with the last of them."""
-    batch = QueryBatchRequest([search.fetching(search.limit + MARGIN) for search in searches])
+def _run(shard: EdgeShard, searches: Many[_Search]) -> list[list[_Scored]]:
+    """The best points of each search, as many as its limit and all that tie with the last of them."""
+    batch = QueryBatchRequest([search.fetching(search.limit + search.margin) for search in searches])
     found = shard.query_batch(batch)
-    return [_whole_tie(shard, search, points) for search, points in zip(searches, found, strict=True)]
+    return [_with_ties(shard, search, points) for search, points in zip(searches, found, strict=True)]
 
 
-def _whole_tie(shard: EdgeShard, search: _Search, points: list[Any]) -> list[Any]:
-    count = search.limit + MARGIN
+def _with_ties(shard: EdgeShard, search: _Search, points: list[Any]) -> list[_Scored]:
+    count = search.limit + search.margin
     while cut_in_a_tie(points, search.limit, count):
         count *= 4
         points = shard.query(search.fetching(count))
-    return points
+    least = score(points[search.limit - 1]) if len(points) > search.limit else float("-inf")
+    scored = ((point.id, score(point)) for point in points)
+    return list(takewhile(lambda one: one[1] >= least, scored))
+
+
+class _Names(Generic[Shown]):
+    """What points are named in their payload. It never changes: those met lately, at most `_NAMES`, are at hand.
+
+    Payloads lie in the file as JSON; reading them takes longer than finding them.
+    """
+
+    def __init__(self, shard: EdgeShard, fields: list[str], shown: Callable[[Mapping[str, Any]], Shown]) -> None:
+        self._shard, self._fields, self._shown = shard, fields, shown
+        self._known: dict[UUID, Shown] = {}
+
+    def of(self, found: Iterable[Iterable[_Scored]]) -> Mapping[UUID, Shown]:
+        """The names of found points, and of others."""
+        ids = {each for some in found for each, _ in some}
+        new: list[Any] = [each for each in ids if each not in self._known]
+        if len(self._known) + len(new) > _NAMES:
+            self._known, new = {}, list(ids)
+        if new:
+            records: list[Any] = self._shard.retrieve(new, with_payload=self._fields, with_vector=False)
+            self._known.update((record.id, self._shown(record.payload)) for record in records)
+        return self._known
 
 
 # ------------------------------------------------------------------------------------------------- filters
@@ -472,6 +523,16 @@ def _condition(condition: Condition) -> FieldCondition:
             return FieldCondition(field, match=MatchAny(list(values)))
         case Between(field, at_least, above, to, below):
             return FieldCondition(field, range=RangeFloat(gte=at_least, gt=above, lte=to, lt=below))
+
+
+def _in_one(seen: Mapping[str, Counter[str]], where: Where) -> Where:
+    """The same without naming the workspace, where the index has no other: checking it takes a tenth of a search.
+
+    Closed as well, see `_narrow`: every workspace is counted before its first point is written.
+    """
+    if len(seen) > 1:
+        return where
+    return Where(tuple(c for c in where.must if not (isinstance(c, Is) and c.field == "workspace")), where.must_not)
 
 
 def _narrow(field: str, allowed: frozenset[str] | None, seen: Counter[str]) -> Where | None:

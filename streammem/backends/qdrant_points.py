@@ -41,7 +41,7 @@ NODE_FIELDS: dict[str, Kind] = {
     "is_root": "integer",  # 0 or 1: the engine's boolean index took 155 ms where an integer takes 15 (33,000 points)
     "latest": "integer",
 }
-MESSAGE_SHOWN, NODE_SHOWN = ["uid", "key"], ["node", "is_root"]
+MESSAGE_SHOWN, NODE_SHOWN = ["uid", "key"], ["node"]
 """The fields that a hit is made of."""
 NAMING_SHOWN = ["key", "speaker", "room", "called"]
 """The fields that tell what a message was worded with."""
@@ -262,16 +262,30 @@ def cut_in_a_tie(points: Many[Any], limit: int, fetched: int) -> bool:
 
 
 def message_hits(points: Iterable[Any], limit: int) -> list[MessageHit]:
+    """The best of found points."""
+    return best_messages((MessageHit(*message_shown(point.payload), score(point)) for point in points), limit)
+
+
+def best_messages(hits: Iterable[MessageHit], limit: int) -> list[MessageHit]:
     """The best hits, those of one score by key."""
-    hits = [MessageHit(point.payload["uid"], point.payload["key"], score(point)) for point in points]
     return sorted(hits, key=lambda hit: (-hit.score, hit.key))[:limit]
 
 
+def message_shown(payload: Mapping[str, Any]) -> tuple[str, str]:
+    """The uid and the key of a message version."""
+    return payload["uid"], payload["key"]
+
+
 def node_hits(points: Iterable[Any], limit: int) -> list[NodeHit]:
+    """The best of found points."""
+    return best_nodes((NodeHit(node_shown(point.payload), score(point)) for point in points), limit)
+
+
+def best_nodes(hits: Iterable[NodeHit], limit: int) -> list[NodeHit]:
     """The best hits, those of one score by node."""
-    hits = [NodeHit(_node(point.payload["node"]), bool(point.payload["is_root"]), score(point)) for point in points]
     return sorted(hits, key=lambda hit: (-hit.score, hit.node))[:limit]
 
 
-def _node(text: str) -> NodeId:
-    return msgspec.json.decode(text, type=NodeId)
+def node_shown(payload: Mapping[str, Any]) -> NodeId:
+    """The node that a point is of."""
+    return msgspec.json.decode(payload["node"], type=NodeId)

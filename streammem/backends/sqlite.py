@@ -262,6 +262,7 @@ class _Statements:
         self.all = f"SELECT * FROM {name}"  # noqa: S608
         self.keys = f"SELECT {', '.join(keys)} FROM {name}"  # noqa: S608
         self.empty = f"DELETE FROM {name}"  # noqa: S608
+        self.any = f"SELECT 1 FROM {name} LIMIT 1"  # noqa: S608
         self.count = f"SELECT count(*) FROM {name}"  # noqa: S608
 
 
@@ -345,6 +346,11 @@ class _File:
         """All rows that are committed."""
         return self._db.execute(_SQL[table].all)
 
+    def has(self, table: str) -> bool:
+        """Whether any row is committed."""
+        with _explaining(self.path):
+            return self._db.execute(_SQL[table].any).fetchone() is not None
+
     def keys(self, table: str) -> list[tuple[Any, ...]]:
         """The keys of all rows, where a number stands for a sequence. Commits."""
         self.commit()
@@ -411,7 +417,8 @@ class _File:
 class _OnFile(Shelf[Key, Value]):
     """A part of the store that is read from the file: much of it is kept, and little of it is read.
 
-    The values read last, at most `recent` of them, stay at hand.
+    The values read last, at most `recent` of them, stay at hand. `bare` says that there is nothing in it yet: a
+    question asks for hundreds of wordings, and most memories have none.
     """
 
     def __init__(
@@ -427,8 +434,11 @@ class _OnFile(Shelf[Key, Value]):
         self._file, self._table, self._columns, self._keys, self._read = file, table, columns, keys, read
         self._recent: dict[Key, Value] = {}
         self._most = recent
+        self._bare = not file.has(table)
 
     def get(self, key: Key, /) -> Value | None:
+        if self._bare:
+            return None
         known = self._recent.get(key)
         if known is not None:
             return known
@@ -444,6 +454,7 @@ class _OnFile(Shelf[Key, Value]):
 
     def __setitem__(self, key: Key, value: Value, /) -> None:
         self._recent.pop(key, None)
+        self._bare = False
         self._file.put(self._table, self._columns(key), (value,))
 
     def __delitem__(self, key: Key, /) -> None:
@@ -452,6 +463,7 @@ class _OnFile(Shelf[Key, Value]):
 
     def clear(self) -> None:
         self._recent.clear()
+        self._bare = True
         self._file.empty(self._table)
 
     def __len__(self) -> int:

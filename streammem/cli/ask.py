@@ -171,7 +171,7 @@ def put_answer(answer: Answer, *, explain: bool, most: int | None = None) -> Non
     if answer.reply is not None:
         _put_reply(answer.reply, {item.uid: number for number, item in enumerate(answer.evidence, 1)})
     if answer.abstained:
-        weak = "Nothing that was said answers this well enough."
+        weak = "Nothing that was said answers this. The nearest messages, not an answer:"
         out.print(Text(weak if answer.evidence else "You may read nothing that fits.", style="bold"), soft_wrap=True)
     for number, item in enumerate(answer.evidence[:most], 1):
         _put_evidence(number, item, explain=explain)

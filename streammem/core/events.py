@@ -78,7 +78,8 @@ def native_id(name: str) -> str:
 
 def channel_of(name: str) -> str:
     """The channel of the message that a uid names."""
-    return name.split("/")[1].replace("%2F", "/").replace("%25", "%")
+    channel = name.split("/", 2)[1]
+    return channel.replace("%2F", "/").replace("%25", "%") if "%" in channel else channel
 
 
 def encode(event: Event) -> bytes:

@@ -135,11 +135,11 @@ def hidden(summary: Summary | Wording, redactions: Iterable[Redaction]) -> bool:
     return any(summary.first <= r.leaf <= summary.last and r.serial > summary.serial for r in redactions)
 
 
-def shows(summary: Summary | Wording, visible: Iterable[str] | None, moment: int | None) -> bool:
+def shows(summary: Summary | Wording, visible: frozenset[str] | None, moment: int | None) -> bool:
     """Whether a reader of the `visible` channels (None: all) may see it as of `moment` (None: now)."""
     if moment is not None and summary.latest > moment:
         return False
-    return visible is None or set(summary.channels) <= set(visible)
+    return visible is None or visible.issuperset(summary.channels)
 
 
 # ----------------------------------------------------------------------------------------- extractive summary

@@ -12,7 +12,7 @@ import msgspec
 from streammem.core.directory import Directory
 from streammem.core.events import native_id
 from streammem.core.query_spec import parse, within
-from streammem.core.retrieval import assemble
+from streammem.core.retrieval import assemble, confidence
 from streammem.core.retrieval.assemble import Candidate
 from streammem.flows.bearers import settled
 from streammem.flows.completing import completed
@@ -81,7 +81,9 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     """Choose under the quotas and the budget, render, and account for what was hidden."""
     sight, directory, numbers = found.sight, desk.directory, desk.numbers
     limit, budget = query.limit or numbers.limit, query.budget or numbers.budget
-    abstained = not stages[0] or max((s.dense for s in found.seeds), default=0.0) < numbers.floor
+    nearest = max((s.dense for s in found.seeds), default=0.0)
+    sure = confidence.confidence(found.spec, found.pool, found.plain, nearest) if stages[0] else 0.0
+    abstained = not stages[0] or sure < numbers.floor
     lines = _Lines(assemble.in_order(stages, limit, numbers), sight, directory, desk.embedder)
     chosen = assemble.choose(stages, lines.cost, limit, budget, numbers)
     headers = [_header(s, directory) for s in found.chains]
@@ -97,6 +99,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
         headers=tuple(shown),
         tokens=chosen.tokens + sum(cost for header, cost in dict(room).items() if header in shown),
         abstained=abstained,
+        confidence=sure,
         timings_ms=watch.total(),
         hidden_channels=_hidden(query, directory),
         notes=tuple(notes),

@@ -38,7 +38,8 @@ async def _hops(found: Findings, first: Many[Candidate], second: Many[Candidate]
     await sight.weigh(ends)
     stands = await sight.stands(ends)
     ends_in = {uid: [sight.tree_of(s.sequence) for s in some] for uid, some in stands.items()}
-    trees = {tree for uid in pool for tree in found.hosts().get(uid, ())}
+    hosts = found.hosts()
+    trees = {tree for uid in pool for tree in hosts.get(uid, ())}
     followed = [
         bridge
         for some in links

@@ -9,7 +9,6 @@ from streammem.core import routing
 from streammem.core.artifacts import Joined, stands
 from streammem.core.retrieval import context, prior, route
 from streammem.core.retrieval.context import Pull
-from streammem.core.retrieval.route import Shares
 from streammem.core.retrieval.substance import substance
 from streammem.flows.joining import joined
 from streammem.flows.placements import around
@@ -28,14 +27,11 @@ async def gathered(found: Findings, best: Many[str], visible: Visible, desk: Des
     weights = _Substance(found, desk)
     found.flat = _with_votes(found, found.plain, None, desk)
     if numbers.stages < 2:
-        found.full = found.whole = found.flat
-        return
-    lifted = _lifted(found, found.plain, weights, desk)
-    found.full = _with_votes(found, lifted, weights, desk)
-    if numbers.stages < 3:
-        found.whole = found.full
-        return
-    await _complete(found, visible, weights, desk)
+        found.whole = found.flat
+    elif numbers.stages < 3:
+        found.whole = _with_votes(found, _lifted(found, found.plain, weights, desk), weights, desk)
+    else:
+        await _complete(found, visible, weights, desk)
 
 
 async def _complete(found: Findings, visible: Visible, weights: _Substance, desk: Desk) -> None:
@@ -117,17 +113,18 @@ def _with_votes(
 ) -> dict[str, float]:
     """Each score with what the best give to their channels and threads."""
     numbers = desk.numbers
+    if "channel" not in numbers.views:
+        return dict(scores)
     top = prior.ordered(scores)[: numbers.voters]
     won = route.shares((found.pool[uid].version.channel, found.pool[uid].thread, scores[uid]) for uid in top)
-    return {
-        uid: s + _vote(found, uid, won, weights[uid] if weights is not None else 1.0, desk) for uid, s in scores.items()
-    }
-
-
-def _vote(found: Findings, uid: str, won: Shares, weight: float, desk: Desk) -> float:
-    member, numbers = found.pool[uid], desk.numbers
-    channel = numbers.vote_channel * won.channels.get(member.version.channel, 0.0)
-    return channel + weight * numbers.vote_thread * won.threads.get(member.thread, 0.0)
+    voted = dict(scores)
+    for uid, score in scores.items():
+        member = found.pool[uid]
+        vote = numbers.vote_channel * won.channels.get(member.version.channel, 0.0)
+        if share := won.threads.get(member.thread):
+            vote += (weights[uid] if weights is not None else 1.0) * numbers.vote_thread * share
+        voted[uid] = score + vote
+    return voted
 
 
 # ----------------------------------------------------------------------------------------------------- artifacts

@@ -28,8 +28,8 @@ _HISTORY = 256
 class Findings(msgspec.Struct):
     """What the stages have found so far, and what each message of the pool scores.
 
-    `plain` by its text and what speaks for it beforehand; `flat` with the votes of the anchors (S1); `full` with its
-    context (S2); `whole` with its artifacts and joins (S3).
+    `plain` by its text and what speaks for it beforehand; `flat` with the votes of the anchors (S1); `whole` with its
+    context (S2), its artifacts and joins (S3).
     """
 
     spec: QuerySpec
@@ -40,7 +40,6 @@ class Findings(msgspec.Struct):
     pool: dict[str, Member] = {}
     plain: dict[str, float] = {}
     flat: dict[str, float] = {}
-    full: dict[str, float] = {}
     whole: dict[str, float] = {}
     pulled: dict[str, tuple[float, Pull]] = {}
     structure: dict[str, tuple[str, str]] = {}
@@ -155,12 +154,14 @@ async def admit(uids: Iterable[str], found: Findings, desk: Desk) -> None:
 
 
 def plain(found: Findings, desk: Desk, moment: int | None) -> dict[str, float]:
-    """Each pool member by its text and its prior."""
+    """Each pool member by its text and its prior. Those that were weighed before keep what they have."""
     numbers, around = desk.numbers, found.surroundings
     floor = around.floor
     words = {s.uid: s.score for s in found.seeds}
-    scores = {}
+    scores = dict(found.plain)
     for uid, member in found.pool.items():
+        if uid in scores:
+            continue
         version = member.version
         node = around.nodes.get((version.channel, member.rank // desk.forest.k), floor)
         own = words.get(uid)
@@ -174,8 +175,9 @@ def anchored(found: Findings, desk: Desk) -> list[Candidate]:
     """The seeds by their own score and the votes."""
     selected = {(r.view, r.tree): f"{r.view}:{r.tree}" for some in found.routes.values() for r in some}
     hosts = found.hosts()
-    seeds = {s.uid: s for s in found.seeds}
-    in_order = [seeds[uid] for uid in prior.ordered(found.flat) if uid in seeds][: 3 * desk.numbers.limit]
+    seeds = {s.uid: s for s in found.seeds if s.uid in found.flat}
+    best = prior.ordered({uid: found.flat[uid] for uid in seeds})
+    in_order = [seeds[uid] for uid in best[: 3 * desk.numbers.limit]]
     return [
         Candidate(
             s.uid,

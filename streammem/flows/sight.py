@@ -140,6 +140,8 @@ class Sight:
 
     async def _standing(self, uids: Many[str]) -> list[Version | None]:
         """What stands of each message, whichever of its channel's ids it was said under."""
+        if not self._desk.directory.has_former_channels:  # nearly always
+            return [registers.as_of(some, self._moment) for some in await self._desk.store.versions(uids)]
         names = [self._names(uid) for uid in uids]
         found = iter(await self._desk.store.versions([name for some in names for name in some]))
         known = [[version for _ in some for version in next(found)] for some in names]
@@ -225,7 +227,8 @@ class Sight:
         version = self.get(uid)
         if version is None:
             return False
-        answered = {t: (v,) for t in routing.targets_of(version) if (v := self.get(t)) is not None}
+        targets = routing.targets_of(version) if sequence.view == "artifact" else ()  # an answer stays with what it has
+        answered = {t: (v,) for t in targets if (v := self.get(t)) is not None}
         return routing.belongs(sequence, self.said(uid), answered)
 
     def _live(self, sequence: Sequence, leaves: Iterable[Leaf]) -> list[Version]:

@@ -15,6 +15,8 @@ from tests.stories import deleted, edited, said
 GUEST = "eve"
 ASKERS = (None, "ana", "bo", "cy", GUEST)
 USERS = ("ana", "bo", "cy")
+SPEAKERS = (*USERS, "lee-1", "lee-2")
+"""Whom `Lee` means depends on what they have to do with whoever asks."""
 CHANNELS = ("c", "d", "p", "q")
 TEXTS = (
     "DOC-1 is drafted",
@@ -38,9 +40,14 @@ QUESTIONS = (
     "what did Bo hand over to Cy, and is the harbour crane rollout plan done?",
     "what happened between Ana and DOC-1 after PR-2 was merged?",
     "when is the launch that Bo and Cy spoke of in #p-room?",
+    "what did Lee say of pr 2?",
 )
 
 people = [UserEvent(workspace="w", id=u, version="1", name=u.title()) for u in USERS]
+namesakes = [
+    UserEvent(workspace="w", id=u, version="1", name=f"Lee {n}")
+    for u, n in zip(SPEAKERS[3:], ("Stone", "Reed"), strict=True)
+]
 guest = UserEvent(workspace="w", id=GUEST, version="1", name=GUEST.title(), kind="external")
 """Somebody from elsewhere, who reads no channel but those it is in."""
 
@@ -55,6 +62,7 @@ def member(channel: str, user: str, version: int, *, present: bool = True) -> Me
 
 BEGIN: list[Event] = [
     *people,
+    *namesakes,
     guest,
     member("d", GUEST, 1),
     *(turned(c, "public", 1) for c in "cd"),
@@ -66,7 +74,7 @@ BEGIN: list[Event] = [
 _said = st.tuples(
     st.just("say"),
     st.sampled_from("ccdppq"),
-    st.sampled_from(USERS),
+    st.sampled_from(SPEAKERS),
     st.sampled_from(TEXTS),
     st.sampled_from((None, None, 1, 2)),  # answers the one so many before
     st.sampled_from((None, None, *USERS)),

@@ -154,12 +154,16 @@ COMPLETED = Retrieval(node=0.0, paths=0, weight_root=0.0, weight_collapsed=0.0)
 
 
 def by_then(stages: list[list[Event]], moment: int) -> list[list[Event]]:
-    """The events without what was said and edited later. What was deleted since never returns."""
+    """The events without what was said and edited later. What has been deleted since never returns."""
+    messages = [event for stage in stages for event in stage if isinstance(event, MessageEvent)]
+    in_the_end = {(m.channel.id, m.id): m for m in sorted(messages, key=lambda m: (int(m.version), m.op == "delete"))}
 
     def known(event: Event) -> bool:
-        if not isinstance(event, MessageEvent) or event.op == "delete":
+        if not isinstance(event, MessageEvent):
             return True
-        return micros(event.edited_at or event.ts or at(0)) <= moment
+        if event.op == "delete" and event is in_the_end[event.channel.id, event.id]:
+            return True
+        return micros(event.deleted_at or event.edited_at or event.ts or at(0)) <= moment
 
     return [[event for event in stage if known(event)] for stage in stages]
 

@@ -5,14 +5,19 @@ Most of the chat is noise here, and the places are few: what is found is found b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from streammem.core.events import micros
+from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.numbers import Retrieval
 from streammem.core.retrieval import context
 from streammem.flows import gathering, joining
+from streammem.flows.ingest import ingest
+from streammem.flows.structure import APPLIED as STRUCTURED
+from streammem.flows.verify import replay
 from streammem.records import Answer, Event, MessageEvent, TieEvent
 from tests.flows.grouped import GroupedWorld
 from tests.flows.scripts import GUEST, guest, member, people
@@ -156,6 +161,14 @@ async def test_an_artifact_that_the_question_names_is_completed_without_an_ancho
     assert applied(await world.ask("what about DOC-42?", limit=8)) == {"100", "101", "102", "103", "104", "105"}
 
 
+async def test_an_answer_speaks_for_what_its_thread_is_about_and_a_joined_message_for_what_it_joins() -> None:
+    world = await told(*STORY, numbers=closed(about_anchors=1), kind=GroupedWorld)
+    for anchor, question in (("102", "who wants to see it on Friday?"), ("105", "what to read before you leave?")):
+        answer = await world.ask(question, limit=12)
+        assert answer.evidence[0].id == anchor
+        assert {"100", "101", "103", "104"} <= applied(answer)
+
+
 async def grouped_with(*sources: MessageEvent) -> GroupedWorld:
     """A story whose grouping rests on messages in a public channel, and lags behind whatever is told next."""
     rest = [e for e in STORY if e.id not in {s.id for s in sources}]
@@ -188,6 +201,10 @@ async def test_a_tie_that_rests_on_a_message_that_is_hidden_now_is_not_applied()
     await world.tell(private("t", "bo", version="5"))
     assert {"103", "104"} <= applied(await world.ask("what about DOC-42?", limit=12, asker="bo"))
     assert applied(await world.ask("what about DOC-42?", limit=12, asker="cy")) == {"100", "101", "102", "105"}
+    of_it = {
+        asker: found(await world.ask("what about PR-9?", asker=asker))["104"]["artifact"] for asker in ("bo", "cy")
+    }
+    assert of_it == {"bo": "DOC-42", "cy": "PR-9"}
 
 
 async def test_a_join_that_rests_on_a_message_that_is_hidden_now_is_not_applied() -> None:
@@ -298,6 +315,14 @@ async def test_a_deleted_or_edited_message_joins_nobody(change: MessageEvent) ->
     assert ("100" in then) == (change.op == "upsert")
 
 
+async def test_words_that_a_message_no_longer_says_lead_nowhere_though_the_index_is_behind() -> None:
+    world = await told(*HANDED)
+    assert found(await world.ask(WHAT, limit=FEW))["101"]["placement join"] == "with 100"
+    await ingest([edited(LED_TO, "never mind, all is well", 8000)], world.log, world.store.forbidden)
+    await replay(world.log, world.store, DEFAULT_RULES, after=await world.store.applied(STRUCTURED))
+    assert "placement join" not in found(await world.ask(WHAT)).get("101", {})
+
+
 async def test_what_joined_later_or_was_said_later_is_no_reason_as_of_a_moment() -> None:
     world = await told(*HANDED)
     before = found(await world.ask(WHAT, as_of=micros(at(1999))))
@@ -356,6 +381,17 @@ async def test_a_view_that_is_off_gives_nothing() -> None:
     assert ("S2", "context") not in await ablated(views=("actor", "artifact"))
     assert ("S3", "artifact") not in await ablated(views=("channel", "actor"))
     assert ("S3", "placement join") not in await ablated(views=("channel", "artifact"))
+
+
+async def test_where_a_message_stands_counts_for_nothing_without_the_view_of_channels() -> None:
+    world = await told(*ALL, numbers=closed(views=("actor", "artifact"), artifacts=0, joins=0))
+    with_votes, without = [], []
+    for numbers, scores in ((world.numbers, with_votes), (replace(world.numbers, vote_channel=0.0), without)):
+        world.numbers = numbers
+        scores += [(e.uid, way.score) for e in (await world.ask(DRAFT)).evidence for way in e.found_by]
+    assert with_votes == without
+    world.numbers = closed(artifacts=0, joins=0)
+    assert [(e.uid, way.score) for e in (await world.ask(DRAFT)).evidence for way in e.found_by] != without
 
 
 @pytest.mark.parametrize("view", ["channel", "actor", "artifact"])

@@ -30,11 +30,11 @@ class Member(msgspec.Struct, gc=False, frozen=True):
 
     version: Version
     rank: int
+    thread: str = ""
+    """Its thread, or what it answers, or itself as one that may be answered: asked for several times for each."""
 
-    @property
-    def thread(self) -> str:
-        """Its thread, or what it answers, or itself as one that may be answered."""
-        return topic(self.version) or self.version.uid
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "thread", topic(self.version) or self.version.uid)
 
 
 def topic(version: Version) -> str:
@@ -144,9 +144,10 @@ def strongest(found: Iterable[Pull], scores: Mapping[str, float]) -> dict[str, t
     best: dict[str, tuple[float, Pull]] = {}
     for pull in found:
         value = pull.weight * scores.get(pull.anchor, 0.0)
-        if value > 0 and (
-            pull.uid not in best or (-value, pull.anchor) < (-best[pull.uid][0], best[pull.uid][1].anchor)
-        ):
+        if value <= 0:
+            continue
+        known = best.get(pull.uid)
+        if known is None or value > known[0] or (value == known[0] and pull.anchor < known[1].anchor):
             best[pull.uid] = (value, pull)
     return best
 

@@ -55,4 +55,4 @@ def _habit(version: Version, thread: str, habits: Habits, numbers: Retrieval) ->
 
 def ordered(scores: Mapping[str, float]) -> list[str]:
     """Uids by score, best first, ties by uid; rounded so that the order is the same on every machine."""
-    return sorted(scores, key=lambda uid: (-round(scores[uid], 6), uid))
+    return [uid for _, uid in sorted([(-round(score, 6), uid) for uid, score in scores.items()])]

@@ -12,7 +12,7 @@ from streammem.core.retrieval.assemble import Candidate
 from streammem.records import Found, Header
 from tests.core.retrieval.pools import candidates
 
-NUMBERS = Retrieval()
+NUMBERS = Retrieval(bridge_messages=2)
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 CAPITALS = LETTERS.upper()
 
