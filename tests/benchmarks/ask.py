@@ -18,16 +18,15 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from streammem import open_memory
-from streammem.flows.answer import answer as whole
 from streammem.flows.sight import visible_to
 from streammem.memory import Memory
 from streammem.records import Query
 from streammem.wiring import embedded
-from tests.benchmarks import parts
-from tests.benchmarks.parts import Clock, now, peak_mb, since
+from tests.benchmarks.parts import Clock, _events, _queries, _toy, now, peak_mb, since
 
 LIMIT = 20
 """Hits of each kind that the bare search asks for: as many as an answer has."""
@@ -62,11 +61,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 async def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Every question asked and searched for, the one that goes first changing; the steps; memory for each message."""
-    queries = parts.queries(folder, options)
+    queries = _queries(folder, options)
     before = _resident_mb()
-    async with open_memory(options.memory, embedder=parts.embedder(options)) as memory:
-        if not (await memory.stats()).messages:
-            async for _ in memory.load(parts.events(folder, options.limit)):
+    async with open_memory(options.memory, embedder=_toy if options.hashing else embedded.fastembed) as memory:
+        if not await memory._parts.log.end():
+            async for _ in memory.load(_events(folder, options.limit)):
                 pass
         await memory.settle()
         for query in queries[:WARM]:
@@ -96,3 +95,64 @@ async def measured(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         "kb_per_message": round(1024 * held / max(1, points), 1),
         "peak_mb": round(peak_mb()),
     }
+
+
+async def _bare(query: Query, memory: Memory) -> Clock:
+    """The question embedded and searched for, nothing else."""
+    index, encode = memory._parts.index, memory._parts.embedder.encode
+    workspace = query.workspace or (await memory._parts.structure.workspaces())[0]
+    named = msgspec.structs.replace(query, workspace=workspace)
+    visible = visible_to(named, await memory.directory(workspace))
+    start = now()
+    vector = (await asyncio.to_thread(encode, [query.text]))[0]
+    await index.find_messages(vector, query.text, LIMIT, visible)
+    return since(start)
+
+
+# ----------------------------------------------------------------------------------------------- the figures
+
+
+def _spread(times: list[Clock]) -> dict[str, list[float]]:
+    """p50 and p95 in milliseconds, by the clock and by CPU."""
+    return {
+        name: [_ms([1000 * time[which] for time in times], q) for q in (50, 95)]
+        for which, name in enumerate(("wall", "cpu"))
+    }
+
+
+def _ratio(asked: list[Clock], bare: list[Clock]) -> dict[str, float]:
+    """The middle one of the ratios of each question to its own bare search."""
+    return {
+        name: round(float(np.median([a[which] / b[which] for a, b in zip(asked, bare, strict=True)])), 2)
+        for which, name in enumerate(("wall", "cpu"))
+    }
+
+
+def _ms(values: list[float], q: int) -> float:
+    return round(float(np.percentile(values, q)), 1)
+
+
+def _resident_mb() -> float:
+    """What this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def told(figures: dict[str, Any]) -> str:
+    """The figures for people."""
+    lines = [f"{figures['questions']} questions to {figures['messages']:,} messages (p50, p95 in ms)"]
+    for name in ("ask", "bare"):
+        wall, cpu = figures[name]["wall"], figures[name]["cpu"]
+        lines.append(f"  {name:8} {wall[0]:7.1f} {wall[1]:7.1f}   by CPU {cpu[0]:7.1f} {cpu[1]:7.1f}")
+    whole = sum(p50 for step, (p50, _) in figures["steps"].items() if step != "total")
+    for step, (p50, p95) in figures["steps"].items():
+        share = f"  {100 * p50 / whole:3.0f} %" if step != "total" and whole else ""
+        lines.append(f"    {step:6} {p50:7.1f} {p95:7.1f}{share}")
+    ratio = figures["ratio"]
+    lines.append(f"  ratio of a question to its bare search: {ratio['wall']} (target at most 2); by CPU {ratio['cpu']}")
+    lines.append(f"  memory: {figures['kb_per_message']} KB a message (target 20), peak {figures['peak_mb']} MB")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ def run(
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("module", ["tests.benchmarks", "tests.benchmarks.stream"])
+@pytest.mark.parametrize("module", ["tests.benchmarks", "tests.benchmarks.ask", "tests.benchmarks.stream"])
 def test_without_data_it_says_so_and_all_is_well(module: str, tmp_path: Path) -> None:
     for folder in (None, tmp_path / "absent"):
         done = run(folder=folder, module=module)
@@ -31,13 +31,17 @@ def test_without_data_it_says_so_and_all_is_well(module: str, tmp_path: Path) ->
         assert "STREAMMEM_BENCH" in done.stdout
 
 
-def test_it_measures_every_part(tmp_path: Path) -> None:
+def small(folder: Path) -> None:
     messages = [
         {"id": f"m{i}", "channel": f"c{i % 2}", "user": f"u{i % 3}", "ts": f"2026-03-02T10:{i:02d}:00Z", "text": text}
         for i, text in enumerate(f"DOC-{i % 5} is {('drafted', 'approved')[i % 2]} by now" for i in range(50))
     ]
-    (tmp_path / "messages.jsonl").write_text("".join(json.dumps(m) + "\n" for m in messages))
-    (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "q1", "question": "who approved DOC-3?"}) + "\n")
+    (folder / "messages.jsonl").write_text("".join(json.dumps(m) + "\n" for m in messages))
+    (folder / "questions.jsonl").write_text(json.dumps({"id": "q1", "question": "who approved DOC-3?"}) + "\n")
+
+
+def test_it_measures_every_part(tmp_path: Path) -> None:
+    small(tmp_path)
     done = run("--hashing", "--json", "--limit", "40", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -46,6 +50,18 @@ def test_it_measures_every_part(tmp_path: Path) -> None:
     assert {"log.sqlite", "structure.sqlite", "vectors"} <= figures["import"]["disk_mb"].keys()
     assert {"embed", "search", "S1", "S4", "total"} <= figures["ask"]["steps"].keys()
     assert figures["ask"]["questions"] == 1
+
+
+def test_it_measures_questions_beside_bare_searches(tmp_path: Path) -> None:
+    small(tmp_path)
+    options = ("--hashing", "--json", "--memory", str(tmp_path / "m"))
+    for _ in ("made", "there"):
+        done = run(*options, folder=tmp_path, module="tests.benchmarks.ask")
+        assert done.returncode == 0, done.stderr
+        figures = json.loads(done.stdout)
+        assert (figures["messages"], figures["questions"]) == (50, 1)
+        assert figures["ratio"].keys() == figures["ask"].keys() == figures["bare"].keys() == {"wall", "cpu"}
+        assert {"embed", "search", "S1", "S4", "total"} <= figures["steps"].keys()
 
 
 def test_it_measures_the_wording_of_nodes(tmp_path: Path) -> None:
