@@ -30,7 +30,7 @@ class Retrieval:
     """The four stages."""
 
     # For ablations (EGCForest Table 2 and Figure 3): what is left out. All on by default.
-    stages: Annotated[int, Ge(1), Le(4)] = 4  # 1: S1 only, 2: and S2, 3: and S3, 4: and S4's quotas and headers
+    stages: Annotated[int, Ge(1), Le(4)] = 4  # 1: S1 only, 2: and S2, 3: and S3, 4: and S4's headers
     views: tuple[Literal["channel", "actor", "artifact"], ...] = ("channel", "actor", "artifact")
 
     limit: Annotated[int, Ge(1), Le(200)] = 20  # final messages, Table 8

@@ -88,7 +88,7 @@ def assembled(query: Query, stages: Many[Many[Candidate]], found: Findings, desk
     chosen = assemble.choose(stages, lines.cost, limit, budget, numbers)
     headers = [_header(s, directory) for s in found.chains]
     room = list(zip(headers, desk.embedder.count_tokens([header_line(h) for h in headers]), strict=True))
-    shown = [] if abstained else assemble.headers(room, budget, chosen.tokens, numbers)
+    shown = [] if abstained or numbers.stages < 4 else assemble.headers(room, budget, chosen.tokens, numbers)
     watch.lap("S4")
     notes = [f"{len(chosen.too_long)} messages did not fit the token budget of {budget}"] if chosen.too_long else []
     return Answer(

@@ -45,16 +45,22 @@ async def _complete(found: Findings, visible: Visible, weights: _Substance, desk
     with_gains = {uid: score + gains.get(uid, _NOTHING)[0] for uid, score in found.plain.items()}
     lifted = _lifted(found, with_gains, weights, desk)
     scored = _with_votes(found, lifted, weights, desk)
-    for uid, (_, join) in gains.items():
-        found.structure[uid] = ("placement join", f"with {found.sight[join].id}" if join != uid else "of two people")
+    for uid, (gain, join) in gains.items():
+        if gain >= _TELLING:
+            way = f"with {found.sight[join].id}" if join != uid else "of two people"
+            found.structure[uid] = ("placement join", way)
     for uid, (likely, way) in members.items():
         if uid in scored:
-            scored[uid] += numbers.about * likely * weights[uid]
-            found.structure.setdefault(uid, ("artifact", way))
+            gain = numbers.about * likely * weights[uid]
+            scored[uid] += gain
+            if gain >= _TELLING:
+                found.structure.setdefault(uid, ("artifact", way))
     found.whole = scored
 
 
 _NOTHING = (0.0, "")
+_TELLING = 0.2
+"""A gain of structure that is told as the way a message was found: less changes hardly any order."""
 
 
 class _Substance(dict[str, float]):

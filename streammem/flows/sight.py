@@ -98,14 +98,15 @@ def visible_to(query: Query, directory: Directory) -> Visible:
 
 
 def desk_for(visible: Visible, desk: Desk) -> Desk:
-    """The desk without what was made from public channels all together, for who does not read them all: a guest.
+    """The desk without what was made from more than this question may be steered by.
 
     What a grouping or a count rests on need not be seen to move it: that two identifiers are kept apart, that a text is
-    said every day.
+    said every day. So guests, who do not read all public channels, have neither; and as of a day there are no counts,
+    which go on after it.
     """
-    if visible.audiences is None or "public" in visible.audiences:
-        return desk
-    return msgspec.structs.replace(desk, artifacts=Reading(), common={})
+    if visible.audiences is not None and "public" not in visible.audiences:
+        return msgspec.structs.replace(desk, artifacts=Reading(), common={})
+    return desk if visible.moment is None else msgspec.structs.replace(desk, common={})
 
 
 def _excluded(query: Query, channels: Iterable[str]) -> frozenset[str]:

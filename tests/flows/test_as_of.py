@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -203,6 +202,5 @@ async def test_much_that_is_said_afterwards_changes_nothing_that_is_found_as_of_
         await differences(AFTERWARDS, 10 + len(TEXTS), numbers, World)
 
 
-@pytest.mark.xfail(strict=True, reason="commonplaces are counted over all that is said in public, whenever it was")
 async def test_what_is_said_every_day_from_now_on_was_no_commonplace_before() -> None:
     await differences(AFTERWARDS, 10 + len(TEXTS), COMPLETED, GroupedWorld)
