@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Many
 
 from streammem.core import routing
-from streammem.core.artifacts import Joined, stands
 from streammem.core.retrieval import context, prior, route
 from streammem.core.retrieval.context import Pull
 from streammem.core.retrieval.substance import substance
+from streammem.flows.belonging import belonging
 from streammem.flows.joining import joined
 from streammem.flows.placements import around
-from streammem.flows.seeding import Findings, admit, end, plain
+from streammem.flows.seeding import Findings, admit, plain
 from streammem.flows.sight import Desk
 from streammem.ports import Visible
 
@@ -37,7 +37,7 @@ async def gathered(found: Findings, best: Many[str], visible: Visible, desk: Des
 async def _complete(found: Findings, visible: Visible, weights: _Substance, desk: Desk) -> None:
     """S3: bring in the artifacts that the question is about, and what joins the people that it names."""
     numbers = desk.numbers
-    members = await _artifacts(found, visible, desk) if "artifact" in numbers.views else {}
+    members = await belonging(found, visible, desk) if "artifact" in numbers.views else {}
     gains = await joined(found, visible, desk) if "actor" in numbers.views else {}
     await found.sight.see([*members, *gains])
     await admit([*members, *gains], found, desk)
@@ -131,69 +131,3 @@ def _with_votes(
             vote += (weights[uid] if weights is not None else 1.0) * numbers.vote_thread * share
         voted[uid] = score + vote
     return voted
-
-
-# ----------------------------------------------------------------------------------------------------- artifacts
-
-
-async def _artifacts(found: Findings, visible: Visible, desk: Desk) -> dict[str, tuple[float, str]]:
-    """The members of the artifacts that the question is most likely about, with how likely that is and which one."""
-    likely = route.about(await _speaking(found, desk), await _named(found, desk), desk.numbers)
-    members: dict[str, tuple[float, str]] = {}
-    for artifact, uids in zip(likely, await _members(list(likely), found, visible, desk), strict=True):
-        for uid in uids:
-            if likely[artifact] > members.get(uid, _NOTHING)[0]:
-                members[uid] = (likely[artifact], artifact)
-    return members
-
-
-async def _named(found: Findings, desk: Desk) -> list[str]:
-    """The artifacts that the question names, as the asker sees them."""
-    await _look(found.spec.identifiers, found, desk)
-    return list(dict.fromkeys(desk.artifacts.artifact_of(i, found.sight.get) for i in found.spec.identifiers))
-
-
-async def _speaking(found: Findings, desk: Desk) -> list[tuple[list[str], float]]:
-    """The artifacts of the best anchors, each with the anchor's score, best first."""
-    sight, reading = found.sight, desk.artifacts
-    top = [uid for uid in prior.ordered(found.plain) if uid in found.pool][: desk.numbers.about_anchors]
-    roots = {uid: found.pool[uid].thread for uid in top}
-    await sight.see(roots.values())
-    joins = await _standing([join for uid in top for join in reading.joins_of(uid)], found)
-    own: dict[str, set[str]] = {uid: set(sight[uid].identifiers) for uid in top}
-    for uid, root in roots.items():
-        own[uid].update(version.identifiers if (version := sight.get(root)) is not None else ())
-    for join in joins:
-        own[join.uid].add(join.identifier)
-    await _look({i for some in own.values() for i in some}, found, desk)
-    return [(sorted({reading.artifact_of(i, sight.get) for i in own[uid]}), found.plain[uid]) for uid in top]
-
-
-async def _look(identifiers: Iterable[str], found: Findings, desk: Desk) -> None:
-    """Look at what the ties of these identifiers' artifacts rest on."""
-    ties = {tie for i in identifiers for tie in desk.artifacts.ties_around(i)}
-    await found.sight.see(sorted({uid for tie in ties for uid, _ in tie.sources}))
-
-
-async def _standing(facts: Many[Joined], found: Findings) -> list[Joined]:
-    """Those joined messages of which all is seen that their joining rests on."""
-    await found.sight.see(dict.fromkeys(uid for fact in facts for uid, _ in fact.sources))
-    return [fact for fact in facts if stands(fact, found.sight.get)]
-
-
-async def _members(artifacts: Many[str], found: Findings, visible: Visible, desk: Desk) -> list[list[str]]:
-    """The messages of each artifact that the asker sees: of its sequences the newest, those joined, the utterances."""
-    sight, reading, numbers = found.sight, desk.artifacts, desk.numbers
-    names = [reading.identifiers_of(a, sight.get) for a in artifacts]
-    sequences = [routing.artifact_sequence(visible.workspace, i) for some in names for i in some]
-    ends = await desk.store.ranks([(s, end(visible)) for s in sequences])
-    near = iter(await sight.near(list(zip(sequences, ends, strict=True)), numbers.pool_cap, 0))
-    placed = [[v.uid for _ in some for v in next(near)] for some in names]
-    joins = await _standing([join for some in names for i in some for join in reading.joined(i)], found)
-    by_identifier: dict[str, list[str]] = {}
-    for join in joins:
-        by_identifier.setdefault(join.identifier, []).append(join.uid)
-    return [
-        list(dict.fromkeys([*uids, *(uid for i in some for uid in by_identifier.get(i, []) if sight.get(uid))]))
-        for some, uids in zip(names, placed, strict=True)
-    ]

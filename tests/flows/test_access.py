@@ -26,7 +26,7 @@ from streammem.core.events import micros
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
 from streammem.flows import answer as flow
-from streammem.flows import bearers, gathering, sight
+from streammem.flows import bearers, belonging, sight
 from streammem.ports import Span
 from streammem.records import Answer, ChannelEvent, ChannelRef, Event, MembershipEvent, MessageEvent, UserEvent
 from streammem.settings import Settings
@@ -208,14 +208,14 @@ def groups_what_is_private(patch: pytest.MonkeyPatch) -> None:
 
 def completes_by_rank(patch: pytest.MonkeyPatch) -> None:
     """The members of an artifact are cut where its sequence has so many leaves, and only then looked at."""
-    members = gathering._members
+    members = belonging._members
 
     async def cut(artifacts: Any, found: Any, visible: Any, desk: Any) -> Any:
         with patch.context() as meanwhile:
             counts_everything(meanwhile)
             return await members(artifacts, found, visible, desk)
 
-    patch.setattr(gathering, "_members", cut)
+    patch.setattr(belonging, "_members", cut)
 
 
 FAULTS = [

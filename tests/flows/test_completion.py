@@ -14,7 +14,7 @@ from streammem.core.events import micros
 from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.numbers import Retrieval
 from streammem.core.retrieval import context
-from streammem.flows import gathering, joining
+from streammem.flows import belonging, gathering, joining
 from streammem.flows.ingest import ingest
 from streammem.flows.structure import APPLIED as STRUCTURED
 from streammem.flows.verify import replay
@@ -56,7 +56,7 @@ async def told(*events: Event, numbers: Retrieval | None = None, kind: type[Worl
 
 def found(answer: Answer) -> dict[str, dict[str, str]]:
     """Signal to path of each message, by its id."""
-    return {e.id: {way.signal: way.path for way in e.found_by} for e in answer.evidence}
+    return {e.id: {way.signal: way.path.partition(":")[0] for way in e.found_by} for e in answer.evidence}
 
 
 def signals(answer: Answer) -> set[str]:
@@ -441,7 +441,7 @@ def in_d(message: MessageEvent) -> MessageEvent:
 
 
 def stands_always(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gathering, "stands", lambda fact, seen: True)
+    patch.setattr(belonging, "stands", lambda fact, seen: True)
     patch.setattr("streammem.core.artifacts.stands", lambda fact, seen: True)
 
 
