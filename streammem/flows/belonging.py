@@ -60,7 +60,7 @@ async def _standing(facts: Many[Joined], found: Findings) -> list[Joined]:
 
 
 async def _members(artifacts: Many[str], found: Findings, visible: Visible, desk: Desk) -> list[dict[str, str]]:
-    """The messages of each artifact that the asker sees, and why: the newest of its sequences, and those that joined."""
+    """The messages of each artifact that the asker sees, and why: the newest of its sequences and what joined."""
     sight, reading, numbers = found.sight, desk.artifacts, desk.numbers
     names = [reading.identifiers_of(a, sight.get) for a in artifacts]
     sequences = [routing.artifact_sequence(visible.workspace, i) for some in names for i in some]
