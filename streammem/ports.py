@@ -428,9 +428,6 @@ class VectorIndex(Protocol):
     async def find_words(self, texts: Many[str], limit: int, visible: Visible) -> list[list[MessageHit]]:
         """The lexical hits alone, of several texts at once."""
 
-    async def word_scores(self, text: str, keys: Many[str], visible: Visible) -> list[float]:
-        """The lexical score of each Version.key's point, as a search would give it; 0 for one that shares no word."""
-
     async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
         """The hits of each node search, best first."""
 

@@ -105,13 +105,6 @@ class MemoryIndex:
         terms = [self._bm25.embed_query(words(text)).indices for text in texts]
         return [_best(_lexical(asked, corpus, some), limit) for some in terms]
 
-    async def word_scores(self, text: str, keys: Many[str], visible: Visible) -> list[float]:
-        corpus = [row for row in self._rows.values() if _stands(row, visible)]
-        rows = [row for key in dict.fromkeys(keys) if (row := self._rows.get(key)) is not None]
-        found = _lexical(rows, corpus, self._bm25.embed_query(words(text)).indices)
-        scores = {version.key: round(score, DIGITS) for score, version in found}
-        return [scores.get(key, 0.0) for key in keys]
-
     async def find_nodes(self, vector: Vectors, searches: Many[NodeSearch], visible: Visible) -> list[list[NodeHit]]:
         unit = _unit(vector)
         seen = [stored for stored in self._nodes.values() if _readable(stored[0], visible)]

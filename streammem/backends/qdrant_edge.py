@@ -272,17 +272,6 @@ class EdgeIndex:
         asked, counted = _filter(asked_for(readable, visible)), _filter(readable)
         return self._hits([self._worded(text, asked, limit, counted) for text in texts])
 
-    async def word_scores(self, text: str, keys: Many[str], visible: Visible) -> list[float]:
-        allowed = _narrow("channel", visible.channels, self._channels.get(visible.workspace, Counter()))
-        if allowed is None or not keys:
-            return [0.0] * len(keys)
-        ids = [point_id(key) for key in keys]
-        these = Filter(must=[HasIdCondition(set(ids))])
-        search = self._worded(text, these, len(ids), _filter(_in_one(self._channels, corpus(visible, allowed))))
-        hits: list[Any] = self._messages.query(search.fetching(len(ids)))
-        scores = {hit.id: score(hit) for hit in hits}
-        return [scores.get(each, 0.0) for each in ids]
-
     def _hits(self, searches: Many[_Search]) -> list[list[MessageHit]]:
         found = _run(self._messages, searches)
         names = self._message_names.of(found)

@@ -48,7 +48,6 @@ from streammem.backends.qdrant_points import (
     node_payload,
     other_calls,
     point_id,
-    score,
     sought,
     summaries,
 )
@@ -435,18 +434,6 @@ class QdrantIndex:
         return [
             message_hits(found, limit) for found in await self._search(self._messages, searches, [limit] * len(texts))
         ]
-
-    async def word_scores(self, text: str, keys: Many[str], visible: Visible) -> list[float]:
-        allowed = _allowed("channel", visible.channels)
-        if allowed is None or not keys:
-            return [0.0] * len(keys)
-        ids = [str(point_id(key)) for key in keys]
-        these = _filter(Where(), list(dict.fromkeys(ids)))
-        [hits] = await self._query(
-            self._messages, [_fetching(self._worded(text, these, _filter(corpus(visible, allowed))), len(ids))]
-        )
-        scores = {str(hit.id): score(hit) for hit in hits}
-        return [scores.get(each, 0.0) for each in ids]
 
     def _worded(self, text: str, asked: models.Filter, readable: models.Filter) -> models.QueryRequest:
         """A lexical search; words are rare or common among what is readable."""

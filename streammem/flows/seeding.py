@@ -63,7 +63,6 @@ async def seeded(spec: QuerySpec, visible: Visible, vector: Vectors, query: Quer
     cosines = {h.uid: h.score for h in dense if h.key in good}
     words = [(h.uid, h.score) for h in lexical if h.key in good]
     cosines = await sight.weigh([*cosines, *(uid for uid, _ in words)], cosines)
-    await sight.listen(spec.lexical, (), dict(words))
     return Findings(spec, sight, seed.fuse(words, cosines, numbers))
 
 
@@ -151,8 +150,6 @@ async def admit(uids: Iterable[str], found: Findings, desk: Desk) -> None:
     ]
     ranks = await desk.store.ranks(places)
     await sight.weigh(new)
-    if desk.numbers.fusion == "scores":
-        await sight.listen(found.spec.lexical, new)
     found.pool.update({uid: Member(sight[uid], rank) for uid, rank in zip(new, ranks, strict=True)})
 
 
@@ -160,17 +157,16 @@ def plain(found: Findings, desk: Desk, moment: int | None) -> dict[str, float]:
     """Each pool member by its text and its prior. Those that were weighed before keep what they have."""
     numbers, around = desk.numbers, found.surroundings
     floor = around.floor
-    ranked = {s.uid: s.score for s in found.seeds} if numbers.fusion == "ranks" else {}
-    best = max((s.lexical for s in found.seeds), default=0.0) or 1.0
+    words = {s.uid: s.score for s in found.seeds}
     scores = dict(found.plain)
     for uid, member in found.pool.items():
         if uid in scores:
             continue
         version = member.version
         node = around.nodes.get((version.channel, member.rank // desk.forest.k), floor)
-        own = ranked.get(uid)
+        own = words.get(uid)
         if own is None:
-            own = found.sight.heard(uid) / best + numbers.dense_weight * max(found.sight.cosine(uid) or 0.0, 0.0)
+            own = numbers.dense_weight * max(found.sight.cosine(uid) or 0.0, 0.0)
         scores[uid] = own + prior.prior(version, member.thread, found.habits, numbers, node=node, moment=moment)
     return scores
 

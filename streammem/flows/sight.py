@@ -127,7 +127,6 @@ class Sight:
         self._seen: dict[str, Version | None] = {}
         self._said: dict[str, Version] = {}
         self._cosines: dict[str, float] = {}
-        self._heard: dict[str, float] = {}
 
     async def see(self, uids: Iterable[str]) -> None:
         """Look at these messages."""
@@ -270,17 +269,6 @@ class Sight:
         found = await self._desk.index.cosines(self._vector, [self[uid].key for uid in wanted])
         self._cosines.update((uid, value or 0.0) for uid, value in zip(wanted, found, strict=True))
         return {uid: self._cosines[uid] for uid in seen}
-
-    async def listen(self, words: str, uids: Iterable[str], known: Mapping[str, float] = {}) -> None:
-        """Find the lexical score of each visible message; `known` gives those already found."""
-        self._heard.update(known)
-        wanted = [uid for uid in dict.fromkeys(uids) if uid not in self._heard and self.get(uid) is not None]
-        found = await self._desk.index.word_scores(words, [self[uid].key for uid in wanted], self._wanted)
-        self._heard.update(zip(wanted, found, strict=True))
-
-    def heard(self, uid: str) -> float:
-        """The lexical score of a message that was listened to; 0 for one that the asker does not see."""
-        return self._heard.get(uid, 0.0) if self.get(uid) is not None else 0.0
 
     def cosine(self, uid: str) -> float | None:
         """The cosine of a message that was weighed; None for one that the asker does not see."""
