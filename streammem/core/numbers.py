@@ -80,7 +80,7 @@ class Retrieval:
     # How much of that a message gets along each way. The least sensitive numbers of all: half or twice does alike, but
     # for the channel's, which conversations without threads need.
     pull_utterance: Weight = 0.95  # instead of its own score, not in addition
-    pull_channel: Weight = 0.4
+    pull_channel: Weight = 0.5
     pull_thread: Weight = 0.9
     pull_reply: Weight = 1.2  # from what it answers
     pull_question: Weight = 1.5  # from a question that it answers

@@ -27,6 +27,8 @@ AWRY = 0.5
 """By how much (fused score) others may be ahead of whom the question names before nothing is left."""
 CLEAR = 0.5
 """The lead (fused score) over the sixth best message with which the best one stands out."""
+LONGEST = 25
+"""Words of a question that is about one thing; a longer one is a post, which speaks of many things and people."""
 FOREIGN = 0.3
 """The cosine below which nothing that was said is about it. Of 2,000 questions with evidence 1 is below (MiniLM)."""
 _SIXTH = 5
@@ -49,8 +51,9 @@ def confidence(spec: QuerySpec, pool: Mapping[str, Member], scores: Mapping[str,
     """
     if not scores:
         return 0.0
-    kept = APART if strange(spec, pool) or apart(spec, pool) else 1.0
-    kept *= 1.0 - min(1.0, behind(spec, pool, scores) / AWRY)
+    short = len(spec.text.split()) <= LONGEST
+    kept = APART if strange(spec, pool) or (short and apart(spec, pool)) else 1.0
+    kept *= 1.0 - min(1.0, behind(spec, pool, scores) / AWRY) if short else 1.0
     kept *= 1.0 if nearest >= FOREIGN else APART
     return round(kept * (1.0 + clear(scores)) / 2, 4)
 

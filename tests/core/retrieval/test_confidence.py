@@ -141,6 +141,14 @@ def test_each_sign_alone_lets_a_question_fall_under_the_floor() -> None:
     assert confidence.confidence(other, talk, even, 0.6) < FLOOR
 
 
+def test_a_post_of_many_words_may_speak_of_things_that_were_never_said_together() -> None:
+    talk, question = said(*TALK), "What is the retry cap of the webhook relay?"
+    scores = dict.fromkeys(talk, 1.0)
+    post = f"{question} {'and so on ' * confidence.LONGEST}"
+    assert confidence.confidence(spec(question), talk, scores) < FLOOR
+    assert confidence.confidence(spec(post), talk, scores) >= FLOOR
+
+
 def test_a_best_message_that_stands_out_outweighs_a_sign() -> None:
     out = {"m0": 1.0, **dict.fromkeys(("m1", "m2", "m3"), 0.0)}
     assert confidence.confidence(spec("What is the retry cap of the webhook relay?"), said(*TALK), out) == FLOOR
