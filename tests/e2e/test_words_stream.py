@@ -47,8 +47,9 @@ EMBED: Any = lambda _: HashingEmbedder()  # noqa: E731
 
 
 @pytest.fixture
-def stream(kafka: str, kafka_prefix: str, redis_url: str, tmp_path: Path) -> Stream:
-    """What a worker holds is free three seconds after it was killed."""
+def stream(kafka: str, kafka_prefix: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stream:
+    """What a worker holds is free three seconds after it was killed; no answer abstains, which would show no header."""
+    monkeypatch.setenv("STREAMMEM_RETRIEVAL__FLOOR", "0")
     numbers = {"in_flight": IN_FLIGHT, "pack": 2, "lease": 3.0, "attempts": 20}
     return Stream(
         kafka, redis_url, tmp_path, kafka_prefix, worker={"lease": 3.0, "patience": 1.0}, wording=numbers, openai={}
