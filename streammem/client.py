@@ -125,4 +125,5 @@ class StreamMemory(Questions):
         """Answer a query record."""
         if query.wait_for is not None and not (query.wait_for.log or query.wait_for.inputs):
             query = msgspec.structs.replace(query, wait_for=None)
+        query = msgspec.structs.replace(query, text=canonical.clean(query.text))
         return await self._exchange.ask(query, self._seconds + 5.0)  # the worker's own time-out says more

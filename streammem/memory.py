@@ -297,6 +297,10 @@ class Memory(Questions):
             self._counter = _counter(parts, parts.embedder, worded=parts.settings.openai.model is not None)
         return self._counter
 
+    async def workspaces(self) -> list[str]:
+        """The workspaces that it holds something of."""
+        return await self._parts.structure.workspaces()
+
     async def directory(self, workspace: str) -> Directory:
         """The directory of a workspace as it stands."""
         return await self._counting().directory(workspace)

@@ -39,6 +39,10 @@ class Options(Protocol):
     def threads(self) -> int | None: ...
 
 
+LONGEST = 8
+"""Characters to a token at most, on average: prose has four to six. The default model takes a word of more than 100,
+were it 64 kB, for one unknown token; whoever reads an answer pays for every part of it."""
+
 RUN = 24
 """What a run of the model costs beside its tokens, in tokens: measured on 2 cores, 3 ms against 0.13 ms for each."""
 
@@ -93,7 +97,7 @@ class FastembedEmbedder:
 
     def count_tokens(self, texts: Many[str]) -> list[int]:
         found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [len(each.ids) for each in found]
+        return [max(len(each.ids), len(text) // LONGEST) for text, each in zip(texts, found, strict=True)]
 
     @cached_property
     def _tokenizer(self) -> Tokenizer:

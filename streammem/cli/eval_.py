@@ -135,6 +135,8 @@ def _picture(plot: Path | None, out: Path | None, sweep: str | None) -> Path | N
     path = plot or (out and out.with_suffix(".png"))
     if path is None:
         return None
+    if path.suffix.lower() != ".png":
+        raise typer.BadParameter(f"--plot {path} would be a PNG picture: name it so, FILE.png")
     if path == out:
         raise typer.BadParameter(f"--out {out} is where the picture would go: name it with --plot")
     try:

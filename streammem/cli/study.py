@@ -82,6 +82,7 @@ class Study:
             Progress(STAGES | _labels(runs)) as progress,
         ):
             async with opening.open_(path, settings, create=True, progress=progress) as memory:
+                _refuse_others(path, await memory.workspaces(), dataset)
                 with self._account:
                     await load(memory, self._events(self._account.report), self._account, progress)
                 self._expect(runs, len(questions), progress)
@@ -149,6 +150,13 @@ def _labels(runs: list[Run]) -> dict[str, str]:
         stage_of(run): f"asking {run.name} ({place} of {len(runs)})" if many else "asking"
         for place, run in enumerate(runs, 1)
     }
+
+
+def _refuse_others(path: Path, workspaces: list[str], dataset: Dataset) -> None:
+    """Raise SettingsError for a memory of another chat: the data set would be added to it, and stay."""
+    if others := sorted(set(workspaces) - dataset.directories.keys()):
+        named = ", ".join(others[:3])
+        raise SettingsError(f"{path} holds another chat than this data set's ({named}): name another --memory")
 
 
 def _written(path: Path | None, option: str) -> Any:

@@ -115,7 +115,8 @@ def key(event: Event, digest: str) -> str:
     return "/".join(map(_quote, fact_key(event))) + f"/{number(event.version)}/{digest}"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """The text without what no store keeps and no model reads: NUL, lone surrogates, CRLF."""
     if "\x00" in text or "\r" in text:
         text = text.replace("\x00", "").replace("\r\n", "\n").replace("\r", "\n")
     return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
@@ -147,7 +148,7 @@ def _normalise_message(event: MessageEvent) -> MessageEvent:
         raise RejectedError("time-out-of-range", f"message {event.id!r} has ts {event.ts.isoformat()}")
     if any(len(a.text or "") > TEXT_LIMIT for a in event.attachments):
         event = msgspec.structs.replace(event, attachments=tuple(map(_cut, event.attachments)))
-    text = _clean(event.text)
+    text = clean(event.text)
     if not text.strip():
         return msgspec.structs.replace(event, text="", text_source="none")
     if len(text) > TEXT_LIMIT:

@@ -11,7 +11,7 @@ import msgspec
 
 from streammem.core import positions
 from streammem.core.directory import Directory
-from streammem.core.events import TEXT_LIMIT
+from streammem.core.events import TEXT_LIMIT, clean
 from streammem.core.identifiers import Rules
 from streammem.core.numbers import Forest, Retrieval
 from streammem.core.topics import READS
@@ -64,7 +64,7 @@ class Counter:
             self._store.applied(STRUCTURED), self._store.applied(INDEXED), self._store.workspaces()
         )
         position = {STRUCTURED: structured, INDEXED: indexed}
-        query = msgspec.structs.replace(query, workspace=query.workspace or only(known))
+        query = msgspec.structs.replace(query, text=clean(query.text), workspace=query.workspace or only(known))
         if query.workspace not in known:
             raise QueryError(f"no workspace {query.workspace!r} in this memory: it has {', '.join(known) or 'none'}")
         directory = await self.directory(query.workspace)

@@ -126,10 +126,13 @@ class _Row(msgspec.Struct, frozen=True):
 def load_questions(directory: Path, dataset: Dataset) -> list[Question]:
     """The questions of a data set's folder, in order, as the memory that holds `dataset` can be asked them.
 
-    Raises SourceError, naming the line, for what cannot be read.
+    Raises SourceError, naming the line, for what cannot be read, and where there is no question.
     """
     reading = _Reading(dataset)
-    return [reading.question(row, place) for place, row in _rows(directory)]
+    questions = [reading.question(row, place) for place, row in _rows(directory)]
+    if not questions:
+        raise SourceError(f"{directory}: there is no question in questions.jsonl")
+    return questions
 
 
 class _Reading:

@@ -131,6 +131,11 @@ def test_an_empty_question_is_refused(cli: Cli, team: Path) -> None:
     assert "question" in cli("ask", "  ", "--memory", team).error.lower()
 
 
+def test_a_question_in_bytes_that_are_no_text_is_asked_with_what_is_text(cli: Cli, team: Path) -> None:
+    ended = cli("ask", "what about the launch \udcff?", "--memory", team, "--json")  # how Python hands on a byte 0xff
+    assert (ended.status, ended.json["question"]) == (0, "what about the launch \ufffd?")
+
+
 def told(meant: tuple[str, ...], bearers: int = 2) -> Answer:
     """An answer to a question about Wen, of whom there are several."""
     wens = (

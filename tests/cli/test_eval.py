@@ -81,6 +81,12 @@ def test_a_kept_memory_is_used_again(cli: Cli, dataset: Path, tmp_path: Path) ->
     assert again.json["import"]["duplicates"] == 10
 
 
+def test_a_memory_of_another_chat_is_left_as_it_is(cli: Cli, dataset: Path, team: Path) -> None:
+    before = cli("stats", "--memory", team, "--json").json
+    assert "another --memory" in cli("eval", dataset, "--memory", team).error
+    assert cli("stats", "--memory", team, "--json").json == before
+
+
 def test_raw_answers_are_written_for_whoever_wants_to_check(cli: Cli, dataset: Path, tmp_path: Path) -> None:
     cli("eval", dataset, "--out", tmp_path / "raw.jsonl")
     written = [json.loads(line) for line in (tmp_path / "raw.jsonl").read_text().splitlines()]
@@ -209,6 +215,13 @@ def test_a_plot_of_nothing_is_one_line(cli: Cli, dataset: Path, tmp_path: Path) 
     ended = cli("eval", dataset, "--plot", tmp_path / "p.png")
     assert ended.status != 0
     assert "--budget-sweep" in ended.err
+
+
+def test_a_picture_is_named_as_what_it_is(cli: Cli, dataset: Path, tmp_path: Path) -> None:
+    ended = cli("eval", dataset, "--budget-sweep", "1", "--plot", tmp_path / "p.txt")
+    assert ended.status != 0
+    assert "FILE.png" in ended.err
+    assert not (tmp_path / "p.txt").exists()
 
 
 def test_a_picture_never_takes_the_place_of_the_answers(cli: Cli, dataset: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streammem.backends import models
-from streammem.backends.fastembed import RUN, FastembedEmbedder, cheapest_cuts
+from streammem.backends.fastembed import LONGEST, RUN, FastembedEmbedder, cheapest_cuts
 from streammem.errors import ModelError
 from streammem.ports import Embedder
 from streammem.settings import EmbeddingSettings
@@ -82,6 +82,13 @@ def test_tokens_are_counted_uncut(embedder: Embedder) -> None:
 
 
 @pytest.mark.model
+def test_a_word_without_end_is_not_one_token(model: FastembedEmbedder) -> None:
+    ordinary, endless = model.count_tokens(["The rollout is blocked by the migration.", "x" * 64 * 1024])
+    assert ordinary == 9  # "rollout" is two
+    assert endless >= 64 * 1024 // LONGEST
+
+
+@pytest.mark.model
 def test_vectors_do_not_depend_on_the_batch(model: FastembedEmbedder) -> None:
     def encoded(order: Sequence[int], batch_tokens: int) -> np.ndarray[Any, Any]:
         other = FastembedEmbedder(EmbeddingSettings(batch_tokens=batch_tokens, threads=1))
@@ -138,7 +145,7 @@ QUIET = """
 import socket, sys
 def refuse(*_): raise AssertionError("network")
 socket.socket.connect = socket.getaddrinfo = refuse
-from streammem.backends.fastembed import RUN, FastembedEmbedder, cheapest_cuts
+from streammem.backends.fastembed import LONGEST, RUN, FastembedEmbedder, cheapest_cuts
 from streammem.settings import EmbeddingSettings
 embedder = FastembedEmbedder(EmbeddingSettings())
 assert (embedder.name, embedder.dimensions) == ("minilm-l6-int8", 384)

@@ -150,6 +150,12 @@ def test_a_folder_without_questions_says_so(tmp_path, dataset) -> None:
         load_questions(tmp_path, dataset)
 
 
+def test_a_file_without_a_question_says_so(tmp_path, dataset) -> None:
+    (tmp_path / "questions.jsonl").write_bytes(b"\n\n")
+    with pytest.raises(SourceError, match="no question in"):
+        load_questions(tmp_path, dataset)
+
+
 def test_a_packed_file_that_breaks_off_says_so(tmp_path, dataset) -> None:
     put(tmp_path, {"question": "?"}, packed=True)
     path = tmp_path / "questions.jsonl.gz"
