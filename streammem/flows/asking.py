@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Many
 from contextlib import suppress
@@ -29,6 +30,10 @@ LOOK = 0.05
 """Seconds between two looks at how far the memory has come, while a question waits."""
 LONG_LOOK = 0.5
 """The same, at most, where a look costs Kafka several requests."""
+REST = 10.0
+"""Seconds in which nodes that a question met are not noted again: whoever words them would be called back for ever."""
+_LATELY = 10_000
+"""Nodes whose time is remembered."""
 
 
 class Counter:
@@ -51,6 +56,7 @@ class Counter:
         self._groupings = Groupings(store)
         self._worded = worded
         self._touching: set[asyncio.Task[None]] = set()
+        self._lately: dict[NodeId, float] = {}
 
     async def ask(self, query: Query, numbers: Retrieval | None = None) -> Answer:
         """Answer a question. `position` says how far structure and index had come before it was looked at.
@@ -90,6 +96,13 @@ class Counter:
 
     def _touch(self, nodes: Many[NodeId]) -> None:
         """Let these nodes be worded first. Nobody waits for that."""
+        now = time.monotonic()
+        nodes = [node for node in nodes if now - self._lately.get(node, -REST) >= REST]
+        if not nodes:
+            return
+        if len(self._lately) > _LATELY:
+            self._lately.clear()
+        self._lately.update(dict.fromkeys(nodes, now))
 
         async def touching() -> None:
             with suppress(TransientError):
