@@ -16,8 +16,7 @@ SHARE = 9
 async def group_for_ever(parts: Streaming, pulse: Pulse) -> None:
     """Group what is due, every so many seconds, and longer apart where a grouping takes long."""
     settings = parts.settings
-    index = await persist(parts.index, settings.worker.patience, pulse.wait)
-    grouper = Grouper(parts.structure, index, parts.rules, settings.grouping, lease=settings.worker.lease)
+    grouper = Grouper(parts.structure, await parts.index(), parts.rules, settings.grouping, lease=settings.worker.lease)
     await persist(lambda: begin(parts.structure), settings.worker.patience, pulse.wait)
     while True:
         began = time.monotonic()

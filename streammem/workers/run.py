@@ -193,7 +193,7 @@ async def _summarize(pulse: Pulse, parts: Streaming) -> None:
         settings.forest.k,
         settings.summary,
         lease=settings.worker.lease,
-        worded=await parts.worded(),
+        worded=await persist(parts.worded, settings.worker.patience, pulse.wait),
     )
 
     async def round_() -> Done:
