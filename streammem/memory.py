@@ -54,9 +54,6 @@ HOLDER = "embedded"
 GRACE = 5.0
 """Seconds that replies under way, which are paid for, are waited for at the end."""
 
-_SHARE = 9
-"""Rest after grouping, in the time that it took."""
-
 _PATIENCE = 0.5
 """Seconds that an append waits for its message to be grouped: what takes longer goes on without it."""
 
@@ -173,7 +170,7 @@ class Memory(Questions):
         """Group into artifacts what is due, and wait for it: others may go on."""
         began = time.monotonic()
         await grouping.group_due(self._grouper())
-        self._rested = time.monotonic() + _SHARE * (time.monotonic() - began)
+        self._rested = time.monotonic() + grouping.SHARE * (time.monotonic() - began)
 
     async def _group_meanwhile(self) -> None:
         """The same while messages come one by one: it takes at most one part of ten of the time, and nobody waits long.

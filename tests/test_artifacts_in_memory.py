@@ -53,7 +53,7 @@ async def test_messages_that_come_one_by_one_are_grouped_together_and_not_waited
         return await group_due(grouper)
 
     monkeypatch.setattr(module.grouping, "group_due", counted)
-    monkeypatch.setattr(module, "_SHARE", 1e9)
+    monkeypatch.setattr(module.grouping, "SHARE", 1e9)
     async with opened(tmp_path / "m") as memory:
         for message in STORY:
             await memory.append([message])
@@ -64,7 +64,7 @@ async def test_messages_that_come_one_by_one_are_grouped_together_and_not_waited
 
 
 async def test_what_was_not_grouped_yet_is_when_its_rest_is_over_though_nobody_asks(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SHARE", 5)
+    monkeypatch.setattr(module.grouping, "SHARE", 5)
     async with opened(tmp_path / "m") as memory:
         for message in STORY:
             await memory.append([message])
@@ -74,7 +74,7 @@ async def test_what_was_not_grouped_yet_is_when_its_rest_is_over_though_nobody_a
 
 
 async def test_what_was_not_grouped_when_a_memory_was_closed_is_when_it_is_asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_SHARE", 1e9)
+    monkeypatch.setattr(module.grouping, "SHARE", 1e9)
     async with opened(tmp_path / "m") as memory:
         for message in STORY:
             await memory.append([message])

@@ -25,6 +25,9 @@ from streammem.core.ties import Pair
 from streammem.ports import GROUPS, Span, StructureStore, VectorIndex, Vectors
 from streammem.records import Alias, Artifacts, Due, Joined, Leaf, Sequence, Tie, Version
 
+SHARE = 9
+"""Rest after grouping, in the time that it took."""
+
 _PIECE = 512
 _START = Leaf(0, "")
 

@@ -86,7 +86,6 @@ class Counter:
             numbers or self._numbers,
             touched,
             artifacts=reading,
-            common=reading.common,
         )
         return msgspec.structs.replace(await answer(query, desk), position=position)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Many
 
 from streammem.core import routing
-from streammem.core.artifacts import Joined, stands
+from streammem.core.artifacts import Joined, Tie, stands
 from streammem.core.retrieval import prior, route
 from streammem.flows.artifacts import why
-from streammem.flows.seeding import Findings, end
-from streammem.flows.sight import Desk
+from streammem.flows.seeding import Findings
+from streammem.flows.sight import Desk, end
 from streammem.ports import Visible
 
 
@@ -34,14 +34,15 @@ async def _named(found: Findings, desk: Desk) -> list[str]:
 async def _speaking(found: Findings, desk: Desk) -> list[tuple[list[str], float]]:
     """The artifacts of the best anchors, each with the anchor's score, best first."""
     sight, reading = found.sight, desk.artifacts
-    top = [uid for uid in prior.ordered(found.plain) if uid in found.pool][: desk.numbers.about_anchors]
+    top = prior.ordered(found.plain)[: desk.numbers.about_anchors]
     roots = {uid: found.pool[uid].thread for uid in top}
     await sight.see(roots.values())
-    joins = await _standing([join for uid in top for join in reading.joins_of(uid)], found)
+    joins = [join for uid in top for join in reading.joins_of(uid)]
+    await _see(joins, found)
     own: dict[str, set[str]] = {uid: set(sight[uid].identifiers) for uid in top}
     for uid, root in roots.items():
         own[uid].update(version.identifiers if (version := sight.get(root)) is not None else ())
-    for join in joins:
+    for join in (join for join in joins if stands(join, sight.get)):
         own[join.uid].add(join.identifier)
     await _look({i for some in own.values() for i in some}, found, desk)
     return [(sorted({reading.artifact_of(i, sight.get) for i in own[uid]}), found.plain[uid]) for uid in top]
@@ -49,14 +50,12 @@ async def _speaking(found: Findings, desk: Desk) -> list[tuple[list[str], float]
 
 async def _look(identifiers: Iterable[str], found: Findings, desk: Desk) -> None:
     """Look at what the ties of these identifiers' artifacts rest on."""
-    ties = {tie for i in identifiers for tie in desk.artifacts.ties_around(i)}
-    await found.sight.see(sorted({uid for tie in ties for uid, _ in tie.sources}))
+    await _see({tie for i in identifiers for tie in desk.artifacts.ties_around(i)}, found)
 
 
-async def _standing(facts: Many[Joined], found: Findings) -> list[Joined]:
-    """Those joined messages of which all is seen that their joining rests on."""
-    await found.sight.see(dict.fromkeys(uid for fact in facts for uid, _ in fact.sources))
-    return [fact for fact in facts if stands(fact, found.sight.get)]
+async def _see(facts: Iterable[Tie | Joined], found: Findings) -> None:
+    """Look at what these rest on: before that none of them stands (artifacts.stands)."""
+    await found.sight.see(sorted({uid for fact in facts for uid, _ in fact.sources}))
 
 
 async def _members(artifacts: Many[str], found: Findings, visible: Visible, desk: Desk) -> list[dict[str, str]]:
@@ -67,10 +66,8 @@ async def _members(artifacts: Many[str], found: Findings, visible: Visible, desk
     ends = await desk.store.ranks([(s, end(visible)) for s in sequences])
     near = iter(await sight.near(list(zip(sequences, ends, strict=True)), numbers.pool_cap, 0))
     members = [{v.uid: a for _ in some for v in next(near)} for a, some in zip(artifacts, names, strict=True)]
-    facts = [[join for i in some for join in reading.joined(i)] for some in names]
-    await _standing([join for some in facts for join in some], found)
-    for some, ways in zip(facts, members, strict=True):
-        for join in some:
-            if stands(join, sight.get):
-                ways.setdefault(join.uid, why(join, reading, sight.get))
+    await _see([join for some in names for i in some for join in reading.joined(i)], found)
+    for some, ways in zip(names, members, strict=True):
+        for join in (join for i in some for join in reading.joined(i) if stands(join, sight.get)):
+            ways.setdefault(join.uid, why(join, reading, sight.get))
     return members

@@ -24,7 +24,7 @@ async def gathered(found: Findings, best: Many[str], visible: Visible, desk: Des
     await found.sight.see(neighbours)
     await admit(neighbours, found, desk)
     found.plain = plain(found, desk, visible.moment)
-    weights = _Substance(found, desk)
+    weights = _Substance(found, visible, desk)
     found.flat = _with_votes(found, found.plain, None, desk)
     if numbers.stages < 2:
         found.whole = found.flat
@@ -64,14 +64,18 @@ _TELLING = 0.2
 
 
 class _Substance(dict[str, float]):
-    """The substance of each message of the pool, worked out when it is first asked for."""
+    """The substance of each message of the pool, worked out when it is first asked for.
 
-    def __init__(self, found: Findings, desk: Desk) -> None:
+    As of a day nothing is a commonplace: the counts go on after it.
+    """
+
+    def __init__(self, found: Findings, visible: Visible, desk: Desk) -> None:
         super().__init__()
-        self._found, self._desk = found, desk
+        self._sight, self._numbers = found.sight, desk.numbers
+        self._common = desk.artifacts.common if visible.moment is None else {}
 
     def __missing__(self, uid: str) -> float:
-        value = self[uid] = substance(self._found.sight[uid].text, self._desk.common, self._desk.numbers)
+        value = self[uid] = substance(self._sight[uid].text, self._common, self._numbers)
         return value
 
 

@@ -6,14 +6,12 @@ that is; its own words find what else is said of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from streammem.core.people_in_text import people
 from streammem.core.retrieval import complete
 from streammem.core.retrieval.complete import Join
 from streammem.flows.seeding import Findings
-from streammem.flows.sight import Desk, Sight
-from streammem.ports import MessageHit, Visible
+from streammem.flows.sight import Desk
+from streammem.ports import Visible
 
 
 async def joined(found: Findings, visible: Visible, desk: Desk) -> dict[str, tuple[float, str]]:
@@ -24,7 +22,7 @@ async def joined(found: Findings, visible: Visible, desk: Desk) -> dict[str, tup
     leading = [join for join in joins if join.words]
     hits = await desk.index.find_words([" ".join(join.words) for join in leading], desk.numbers.seeds, visible)
     await found.sight.see(hit.uid for some in hits for hit in some)
-    scores = [{h.uid: h.score for h in _standing(some, found.sight)} for some in hits]
+    scores = [{h.uid: h.score for h in found.sight.standing(some)} for some in hits]
     alone = [(join, dict[str, float]()) for join in joins if not join.words]
     return complete.led_to([*zip(leading, scores, strict=True), *alone], desk.numbers)
 
@@ -36,15 +34,10 @@ async def _joins(found: Findings, visible: Visible, desk: Desk) -> list[Join]:
     words = " ".join(f"{directory.user_name(user)} {user}" for user in meant)
     (hits,) = await desk.index.find_words([words], desk.numbers.seeds, visible)
     await sight.see(hit.uid for hit in hits)
-    seen = [sight[hit.uid] for hit in _standing(hits, sight)]
+    seen = [sight[hit.uid] for hit in sight.standing(hits)]
     named = {v.uid: [user for n in people(v.text, directory) for user in n.ids] for v in seen}
     joining = [v for v in seen if complete.holds(spec, v, named[v.uid])]
     cosines = await sight.weigh(v.uid for v in joining)
     names = (directory.user_name(user) for user in directory.users)
     beside = {word for text in (spec.text, *names) for word in complete.folded(text)}
     return complete.joins(((v.uid, cosines[v.uid], complete.content(v.text, beside)) for v in joining), desk.numbers)
-
-
-def _standing(hits: Iterable[MessageHit], sight: Sight) -> list[MessageHit]:
-    """The hits of what stands and the asker sees: an index may know an older version still."""
-    return [hit for hit in hits if (version := sight.get(hit.uid)) is not None and version.key == hit.key]

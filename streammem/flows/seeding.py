@@ -16,7 +16,7 @@ from streammem.core.retrieval.route import Route, Tree
 from streammem.core.retrieval.seed import Seed
 from streammem.flows.sight import Desk, Sight, shown_summaries
 from streammem.ports import NodeSearch, Span, Stand, Vectors, Visible
-from streammem.records import FOREVER, Leaf, NodeId, Query, Summary
+from streammem.records import NodeId, Query, Summary
 
 ROOTS, INNER = 16, 64
 """Roots fetched for each view by the Root signal, and inner nodes by the Collapsed signal."""
@@ -59,9 +59,8 @@ async def seeded(spec: QuerySpec, visible: Visible, vector: Vectors, query: Quer
     dense, lexical = await desk.index.find_messages(vector, spec.lexical, numbers.seeds, visible)
     sight = Sight(desk, query, visible, vector)
     await sight.see(hit.uid for hit in (*dense, *lexical))
-    good = {h.key for h in (*dense, *lexical) if (v := sight.get(h.uid)) is not None and v.key == h.key}
-    cosines = {h.uid: h.score for h in dense if h.key in good}
-    words = [(h.uid, h.score) for h in lexical if h.key in good]
+    cosines = {h.uid: h.score for h in sight.standing(dense)}
+    words = [(h.uid, h.score) for h in sight.standing(lexical)]
     cosines = await sight.weigh([*cosines, *(uid for uid, _ in words)], cosines)
     return Findings(spec, sight, seed.fuse(words, cosines, numbers))
 
@@ -76,7 +75,7 @@ async def routed(found: Findings, visible: Visible, vector: Vectors, desk: Desk)
     by_search = dict(zip(((s.view, s.roots_only) for s in searches), scored, strict=True))
     nodes = by_search.get(("channel", False), [])
     found.surroundings = Surroundings({(n.sequence.tree, n.index): score for n, score in nodes if n.level == 1})
-    found.habits = await _habits(found, visible, desk) if "actor" in views else Habits()
+    found.habits = await _habits(found, desk) if "actor" in views else Habits()
     await admit([s.uid for s in found.seeds], found, desk)
     found.plain = plain(found, desk, visible.moment)
     best = prior.ordered(found.plain)[: numbers.context_anchors]
@@ -114,31 +113,19 @@ async def _living(trees: set[Tree], visible: Visible, desk: Desk) -> set[Tree]:
     }
 
 
-async def _habits(found: Findings, visible: Visible, desk: Desk) -> Habits:
+async def _habits(found: Findings, desk: Desk) -> Habits:
     """Where the asker speaks, by the moment asked for."""
     asker = found.spec.asker
     if asker is None:
         return Habits()
-    known = [
-        s
-        for one in desk.directory.ids_of(asker)
-        for s in await desk.store.sequences(visible.workspace, "actor", one)
-        if s.branch == routing.AUTHORED
-    ]
-    own = [s for s in known if visible.channels is None or s.channel in visible.channels]
-    counts = await desk.store.ranks([(s, end(visible)) for s in own])
-    busiest = sorted(zip(counts, own, strict=True), reverse=True)[:8]
+    counts = await found.sight.said_by(asker)
+    busiest = sorted(((n, s) for s, n in counts.items()), reverse=True)[:8]
     spans = [Span(s, max(0, n - _HISTORY // 8), n) for n, s in busiest]
     leaves = [leaf for some in await desk.store.leaves(spans) for leaf in some]
     await found.sight.see(leaf.uid for leaf in leaves)
     said = [v for leaf in leaves if (v := found.sight.get(leaf.uid)) is not None]
     threads = frozenset(context.topic(v) or v.uid for v in said)
-    return Habits({s.channel: n for n, s in zip(counts, own, strict=True) if n}, threads)
-
-
-def end(visible: Visible) -> Leaf:
-    """A leaf behind all that had been said by the moment asked for."""
-    return Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
+    return Habits({s.channel: n for s, n in counts.items() if n}, threads)
 
 
 async def admit(uids: Iterable[str], found: Findings, desk: Desk) -> None:

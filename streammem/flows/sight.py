@@ -17,15 +17,14 @@ from streammem.core.identifiers import Rules
 from streammem.core.indexing import searchable
 from streammem.core.numbers import Forest, Retrieval
 from streammem.errors import QueryError
-from streammem.ports import Embedder, Span, Stand, StructureStore, VectorIndex, Vectors, Visible
-from streammem.records import Leaf, NodeId, Query, Redaction, Sequence, Summary, Version, Wording
+from streammem.ports import Embedder, MessageHit, Span, Stand, StructureStore, VectorIndex, Vectors, Visible
+from streammem.records import FOREVER, Leaf, NodeId, Query, Redaction, Sequence, Summary, Version, Wording
 
 
 class Desk(msgspec.Struct, frozen=True):
     """What a query is answered with.
 
-    `touched` hears of the nodes that it met; `artifacts` is how identifiers are grouped, `common` how often
-    commonplaces are said (core.retrieval.substance).
+    `touched` hears of the nodes that it met; `artifacts` is how identifiers are grouped, and what is said every day.
     """
 
     store: StructureStore
@@ -37,7 +36,6 @@ class Desk(msgspec.Struct, frozen=True):
     numbers: Retrieval
     touched: Callable[[Many[NodeId]], None] | None = None
     artifacts: Reading = Reading()
-    common: Mapping[int, int] = {}
 
 
 async def resolve(query: Query, desk: Desk) -> Query:
@@ -97,16 +95,20 @@ def visible_to(query: Query, directory: Directory) -> Visible:
     )
 
 
+def end(visible: Visible) -> Leaf:
+    """A leaf behind all that had been said by the moment asked for."""
+    return Leaf(FOREVER if visible.moment is None else visible.moment + 1, "")
+
+
 def desk_for(visible: Visible, desk: Desk) -> Desk:
-    """The desk without what was made from more than this question may be steered by.
+    """The desk without a grouping, for who does not read all public channels: a guest.
 
     What a grouping or a count rests on need not be seen to move it: that two identifiers are kept apart, that a text is
-    said every day. So guests, who do not read all public channels, have neither; and as of a day there are no counts,
-    which go on after it.
+    said every day.
     """
-    if visible.audiences is not None and "public" not in visible.audiences:
-        return msgspec.structs.replace(desk, artifacts=Reading(), common={})
-    return desk if visible.moment is None else msgspec.structs.replace(desk, common={})
+    if visible.audiences is None or "public" in visible.audiences:
+        return desk
+    return msgspec.structs.replace(desk, artifacts=Reading())
 
 
 def _excluded(query: Query, channels: Iterable[str]) -> frozenset[str]:
@@ -213,6 +215,20 @@ class Sight:
             ):
                 return [left[max(0, len(left) - before) :] + right[:after] for left, right in sides]
             wide *= 4
+
+    async def said_by(self, person: str) -> dict[Sequence, int]:
+        """How many messages somebody has said by the moment asked for, by sequence, where the asker reads."""
+        store, visible = self._desk.store, self._wanted
+        ids = self._desk.directory.ids_of(person)
+        known = [s for one in ids for s in await store.sequences(visible.workspace, "actor", one)]
+        authored = (s for s in known if s.branch == routing.AUTHORED)
+        own = [s for s in authored if visible.channels is None or s.channel in visible.channels]
+        counts = await store.ranks([(sequence, end(visible)) for sequence in own])
+        return dict(zip(own, counts, strict=True))
+
+    def standing(self, hits: Iterable[MessageHit]) -> list[MessageHit]:
+        """The hits of what stands and the asker sees: an index may know an older version still."""
+        return [h for h in hits if (version := self.get(h.uid)) is not None and version.key == h.key]
 
     async def stands(self, uids: Many[str]) -> dict[str, tuple[Stand, ...]]:
         """Where each message that was looked at has a live leaf: where it belongs by what the asker sees of it."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from streammem.flows.artifacts import Grouper, begin, group_due
+from streammem.flows.artifacts import SHARE, Grouper, begin, group_due
 from streammem.wiring.stream import Streaming
 from streammem.workers.duty import Pulse, persist
-
-SHARE = 9
-"""Rest after grouping, in the time that it took."""
 
 
 async def group_for_ever(parts: Streaming, pulse: Pulse) -> None:

@@ -34,4 +34,4 @@ class GroupedWorld(World):
 
     async def desk(self, workspace: str = "w") -> Desk:
         reading = self._kept or await self.groups(workspace)
-        return msgspec.structs.replace(await super().desk(workspace), artifacts=reading, common=reading.common)
+        return msgspec.structs.replace(await super().desk(workspace), artifacts=reading)

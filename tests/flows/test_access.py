@@ -183,8 +183,10 @@ def counts_who_is_close_everywhere(patch: pytest.MonkeyPatch) -> None:
     """Whom a name means is told by messages in any channel."""
     messages = bearers._messages
 
-    async def everywhere(person: str, visible: Any, desk: Any) -> Any:
-        return await messages(person, msgspec.structs.replace(visible, channels=None), desk)
+    async def everywhere(person: str, seen: Any, desk: Any) -> Any:
+        with patch.context() as meanwhile:
+            meanwhile.setattr(seen, "_wanted", msgspec.structs.replace(seen._wanted, channels=None))
+            return await messages(person, seen, desk)
 
     patch.setattr(bearers, "_messages", everywhere)
 

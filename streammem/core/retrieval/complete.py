@@ -12,10 +12,10 @@ import msgspec
 from streammem.core.directory import fold
 from streammem.core.numbers import Retrieval
 from streammem.core.query_spec import QuerySpec
+from streammem.core.retrieval.substance import unmarked
 from streammem.records import Bridge, Version
 
 _WORD = re.compile(r"\w+")
-_MARK = re.compile(r"<[@#!][^>]*>|@[\w.-]+")
 _TELLING = 5
 """Words besides names that a joining message says when it says something."""
 _SAYING = 0.3
@@ -46,7 +46,7 @@ def holds(spec: QuerySpec, version: Version, named: Iterable[str]) -> bool:
 
 def folded(text: str) -> list[str]:
     """The words of a text without marks like `<@user>`, folded."""
-    return [fold(word) for word in _WORD.findall(_MARK.sub(" ", text))]
+    return [fold(word) for word in _WORD.findall(unmarked(text))]
 
 
 def content(text: str, beside: Collection[str]) -> list[str]:

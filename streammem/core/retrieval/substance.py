@@ -18,9 +18,14 @@ _MARK = re.compile(r"<[@#!][^>]*>|@[\w.-]+")
 _SPLIT = re.compile(r"[\W\d_]+")
 
 
+def unmarked(text: str) -> str:
+    """A text without marks like `<@user>` and mentions."""
+    return _MARK.sub(" ", text)
+
+
 def gist(text: str) -> int:
     """A name for a text without names, numbers and punctuation: the same for "thanks @mira!" and "Thanks"."""
-    left = " ".join(filter(None, _SPLIT.split(_MARK.sub(" ", text).lower())))
+    left = " ".join(filter(None, _SPLIT.split(unmarked(text).lower())))
     return int.from_bytes(blake2b(left.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big")
 
 
