@@ -11,9 +11,9 @@ import asyncio
 import itertools
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -260,3 +260,13 @@ def paused_because(taken: Taken) -> str:
         return f"model calls are paused{f' ({taken.said})' if taken.said else ''}: run `streammem summaries resume`"
     hours = taken.wait / 3600
     return f"today's budget of model calls is spent: they go on in {hours:.1f} hours, at 00:00 UTC"
+
+
+async def ended(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> None:
+    """Wait so long for these to end by themselves, and give up the rest."""
+    running = tuple(tasks)
+    if running:
+        await asyncio.wait(running, timeout=seconds)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

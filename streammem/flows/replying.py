@@ -23,7 +23,7 @@ from streammem.core.directory import Directory
 from streammem.core.events import moment
 from streammem.core.numbers import Answering as Numbers
 from streammem.errors import RejectedError, StreammemError, TransientError
-from streammem.flows.calling import Calls, Purpose
+from streammem.flows.calling import Calls, Purpose, ended
 from streammem.ports import REPLIES, LanguageModel
 from streammem.records import Answer, Evidence, Generated
 
@@ -68,12 +68,7 @@ class Replier:
     async def close(self, seconds: float = 0.0) -> None:
         """Wait so long for the calls that are under way, so that they are accounted for, and give up the rest."""
         self._calls.close()
-        running = tuple(self._running)
-        if running:
-            await asyncio.wait(running, timeout=seconds)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await ended(self._running, seconds)
         await self._model.close()
 
     async def _within(self, seconds: float, answer: Answer) -> Generated | None:

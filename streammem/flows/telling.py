@@ -24,7 +24,7 @@ from streammem.core import packing, prompts, replies
 from streammem.core.numbers import Wording as Numbers
 from streammem.core.prompts import Part
 from streammem.errors import RejectedError
-from streammem.flows.calling import Calls, Purpose, Terms
+from streammem.flows.calling import Calls, Purpose, Terms, ended
 from streammem.flows.erasing import unsay
 from streammem.flows.sheet import Said
 from streammem.ports import LanguageModel, Ledger, StructureStore
@@ -236,12 +236,7 @@ class Company:
         for group in self._waiting.values():
             _give_up(group)
         self._waiting.clear()
-        running = set(self._running)
-        if running:
-            await asyncio.wait(running, timeout=seconds)
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await ended(self._running, seconds)
 
     def _leave(self, company: str, those: Group) -> None:
         """Ask for those who wait, if they still do."""

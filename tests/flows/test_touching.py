@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from streammem.core.identifiers import DEFAULT_RULES
 from streammem.flows import asking
-from streammem.flows.asking import Counter
 from streammem.records import NodeId, Query
 from tests.flows.worlds import World
 from tests.stories import public, said
@@ -26,15 +24,7 @@ async def test_nodes_that_question_after_question_meets_are_noted_once_in_a_whil
     world = World()
     await world.tell([public(), *(said(str(i), f"gasket number {i}", minute=i) for i in range(40))])
     await world.summarize()
-    counter = Counter(
-        world.store,
-        world.index,
-        world.embedder,
-        DEFAULT_RULES,
-        forest=world.forest,
-        numbers=world.numbers,
-        worded=True,
-    )
+    counter = world.counter()
     for _ in range(3):
         await counter.ask(Query(text="gasket number 7", workspace="w"))
         await counter.close()

@@ -14,11 +14,9 @@ from streammem.backends.memory import MemoryStructure
 from streammem.backends.memory_ledger import MemoryLedger
 from streammem.backends.openai import OpenAIModel
 from streammem.core import forest, prompts, summaries
-from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.numbers import Summarizing
 from streammem.core.numbers import Wording as Numbers
 from streammem.flows import wording
-from streammem.flows.asking import Counter
 from streammem.flows.calling import Terms
 from streammem.flows.sheet import Pen, Worded
 from streammem.flows.telling import Teller
@@ -98,15 +96,7 @@ class WordedWorld(World):
 
     async def touch(self, text: str) -> Answer:
         """Ask as a process does that lets the nodes which a question meets come first."""
-        counter = Counter(
-            self.store,
-            self.index,
-            self.embedder,
-            DEFAULT_RULES,
-            forest=self.forest,
-            numbers=self.numbers,
-            worded=True,
-        )
+        counter = self.counter()
         answer = await counter.ask(Query(text=text, workspace="w"))
         for task in list(counter._touching):
             await task

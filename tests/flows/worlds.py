@@ -14,6 +14,7 @@ from streammem.core.directory import Directory
 from streammem.core.identifiers import DEFAULT_RULES
 from streammem.core.numbers import Forest, Retrieval, Summarizing
 from streammem.flows.answer import answer
+from streammem.flows.asking import Counter
 from streammem.flows.index import APPLIED as INDEXED
 from streammem.flows.index import index
 from streammem.flows.ingest import ingest
@@ -48,6 +49,18 @@ class World:
         self.numbers = numbers or Retrieval()
         self.now = 0.0
         self.bench = Bench(self.store, self.index, k, words or Summarizing(), clock=lambda: self.now)
+
+    def counter(self) -> Counter:
+        """Where questions are put that let the nodes which they meet come first."""
+        return Counter(
+            self.store,
+            self.index,
+            self.embedder,
+            DEFAULT_RULES,
+            forest=self.forest,
+            numbers=self.numbers,
+            worded=True,
+        )
 
     # ---- writing
     async def place(self, events: Iterable[Event]) -> None:
